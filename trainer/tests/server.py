@@ -47,6 +47,11 @@ class Server:
         self.uploads: list[str] = []
         self.fault: Fault = lambda *_: None
         self.order: Callable[[int], str] = lambda _: "continue"
+        self.judge: Callable[[str], float | None] = lambda _: None
+        self.scored: dict[tuple[str, str], float | None] = {}  # by step and id
+        self.held = ""  # why there are no rewards
+        self.pending = 0  # answers to score that say that judges are still at it
+        self.called: list[Any] = []
         self.elsewhere = False  # files are sent to and fetched from another address
         self.token_leaked = False
         self._http = Quiet(("127.0.0.1", 0), self._handler())
@@ -112,6 +117,9 @@ class Server:
             return (200, self.files[digest]) if digest in self.files else (404, {"error": {"message": "no file"}})
         if kind == "files":
             return self._store(digest, sent)
+        if kind == "tools":
+            self.called.append((digest, json.loads(sent)))
+            return 200, {"content": f"{digest} was called"}
         return getattr(self, "_" + kind)(json.loads(sent))  # type: ignore[no-any-return]
 
     def _store(self, digest: str, sent: bytes) -> tuple[int, Any]:
@@ -144,6 +152,18 @@ class Server:
             return 400, {"error": {"code": "invalid_parameter", "message": "a file is not stored"}}
         self.checkpoints[body["step"]] = body
         return 200, {"id": f"ckpt_{body['step']}", "sha256": ""}
+
+    def _score(self, body: Any) -> tuple[int, Any]:
+        if self.held:
+            return 412, {"error": {"code": self.held, "message": "a test holds it"}}
+        self.pending -= 1
+        flags, data = ["pending"] if self.pending >= 0 else [], []
+        for item in body["items"]:
+            found = None if flags else self.judge(item["completion"])
+            data.append({"id": item["id"], "reward": found, "flags": flags})
+            if not flags:
+                self.scored[body["step"], item["id"]] = found
+        return 200, {"rewards": [one["reward"] for one in data], "data": data, "held": False, "status": "ACTIVE"}
 
     def _done(self, body: Any) -> tuple[int, Any]:
         if body["outcome"] == "succeeded" and body["step"] not in self.checkpoints:

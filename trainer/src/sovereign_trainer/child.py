@@ -75,6 +75,7 @@ class Child:
             command(engine), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=job.folder,
             start_new_session=True, env=environment(), text=True, encoding="utf-8", errors="replace", bufsize=1,
         )  # fmt: skip
+        self._telling = threading.Lock()
         self._reaped = threading.Lock()
         self._gone = False
         self._reader = threading.Thread(target=self._read, name="engine", daemon=True)
@@ -88,11 +89,15 @@ class Child:
         return self._process.pid
 
     def tell(self, text: str) -> None:
-        """Write a line to the engine. One that has ended does not read it."""
+        """Write a line to the engine. One that has ended does not read it. Threads may tell at once."""
         assert self._process.stdin
-        with contextlib.suppress(OSError, ValueError):
+        with self._telling, contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(text + "\n")
             self._process.stdin.flush()
+
+    def answer(self, answer: dict[str, Any]) -> None:
+        """Answer a question of the engine."""
+        self.tell(json.dumps({"answer": answer}))
 
     def kill(self) -> None:
         """Kill the engine, and what it has started."""

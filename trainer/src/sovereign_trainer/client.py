@@ -32,6 +32,9 @@ TIMEOUT = 60.0
 POLL_TIMEOUT = 45.0
 """The server answers a request for work within 30 s."""
 
+SCORE_TIMEOUT = 130.0
+"""The server answers a request for rewards within 110 s."""
+
 LONGEST_PAUSE = 20.0
 
 DISK = frozenset(
@@ -213,6 +216,14 @@ class Lease:
     def done(self, body: dict[str, Any]) -> None:
         """End the attempt."""
         self._post("done", body)
+
+    def score(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Score completions by the reward session of the run."""
+        return self._post("score", body, timeout=SCORE_TIMEOUT)
+
+    def tool(self, tool: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool of the run."""
+        return self._post(f"tools/{urllib.parse.quote(tool, safe='')}", body)
 
     def get(self, sha256: str, into: Callable[[IO[bytes]], None]) -> None:
         """Fetch a file through the server."""

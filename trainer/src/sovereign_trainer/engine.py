@@ -1,8 +1,11 @@
 """An engine is a child process that trains: `python -m sovereign_trainer.engine NAME`.
 
-It reads its job as one line of JSON from standard input, and then commands, a line each. It writes JSON lines:
-metrics, message, progress, checkpoint, and as its last one done, stopped or failed. A checkpoint is a folder that is
-complete when its line is written; a folder without a line is torn, and nobody reads it.
+It reads its job as one line of JSON from standard input, and then commands and answers, a line each. It writes JSON
+lines: metrics, message, progress, checkpoint, score and tool, and as its last one done, stopped or failed. A checkpoint
+is a folder that is complete when its line is written; a folder without a line is torn, and nobody reads it.
+
+Score and tool are questions to the server, which the supervisor asks: an engine has no token. Each has an id, and its
+answer has the same one.
 
 The end of standard input says that the supervisor is dead: the engine ends too, since another worker may have the run.
 """
@@ -20,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TextIO
 
-from .errors import Failure
+from .errors import Failure, Halt
 
 ENGINES = ("small", "trl")
 
@@ -72,6 +75,9 @@ class Context:
         self._out = out
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._asked = 0
+        self._answers: dict[int, dict[str, Any] | None] = {}  # None: it is waited for
+        self._answered = threading.Condition()
 
     @property
     def stop_wanted(self) -> bool:
@@ -80,7 +86,45 @@ class Context:
 
     def want_stop(self) -> None:
         """Ask the engine to save a checkpoint and stop."""
-        self._stop.set()
+        with self._answered:
+            self._stop.set()
+            self._answered.notify_all()
+
+    def score(self, step: int, items: list[dict[str, Any]]) -> list[float | None]:
+        """The rewards of items, in their order; None where there is none. It raises Halt, as ask does."""
+        found: list[float | None] = self.ask("score", {"step": str(step), "items": items})["rewards"]
+        return found
+
+    def tool(self, tool: str, arguments: Any, rollout: str, step: int) -> dict[str, Any]:
+        """Call a tool of the run: its content, and error where it failed. It raises Halt, as ask does."""
+        return self.ask("tool", {"tool": tool, "arguments": arguments, "rollout_id": rollout, "step": step})
+
+    def ask(self, kind: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Ask the server, and wait for as long as it is away. Threads may ask at once.
+
+        It raises Halt when the run must stop before there is an answer, and Failure when the question is refused.
+        """
+        with self._answered:
+            self._asked += 1
+            number = self._asked
+            self._answers[number] = None
+        self._say(kind, {"id": number, **what})
+        with self._answered:
+            self._answered.wait_for(lambda: self._answers[number] is not None or self.stop_wanted)
+            answer = self._answers.pop(number)
+        if answer is None or "halt" in answer:
+            raise Halt(answer["halt"] if answer else "it was told to")
+        if "error" in answer:
+            raise Failure(**answer["error"])
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def answer(self, answer: dict[str, Any]) -> None:
+        """The supervisor's answer to a question. Nobody waits for one that comes after a stop."""
+        with self._answered:
+            if answer["id"] in self._answers:
+                self._answers[answer["id"]] = answer
+                self._answered.notify_all()
 
     def metrics(self, step: int, tokens: int, data: Mapping[str, float]) -> None:
         """Figures of a step."""
@@ -182,6 +226,8 @@ def _listen(context: Context) -> None:
     for line in sys.stdin:
         if line.strip() == "checkpoint_and_stop":
             context.want_stop()
+        elif line.startswith("{"):
+            context.answer(json.loads(line)["answer"])
     os._exit(1)  # the supervisor is dead
 
 

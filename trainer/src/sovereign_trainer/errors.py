@@ -15,6 +15,11 @@ class Stopped(TrainerError):
     """The call was given up, because the worker or its attempt ends."""
 
 
+class Halt(TrainerError):
+    """A step cannot be finished now: the engine forgets it, saves what came before, and stops. A later attempt does the
+    step again, in the same way."""
+
+
 class Unreachable(TrainerError):
     """The server gave no usable answer for as long as the worker is patient."""
 

@@ -21,6 +21,7 @@ from .display import Display
 from .engine import Job, disk
 from .errors import Failure, Mismatch, Refused, Stopped, TrainerError
 from .outbox import Outbox
+from .relay import Relay
 from .saver import Checkpoint, Saver, Told
 
 GRACE = 900.0
@@ -56,6 +57,8 @@ class Attempt:
         self.saved = begin if lease.resume_from else -1
         self.progress = (begin, lease.total_steps, 0)  # step, total steps, tokens
         self.ended = threading.Event()
+        self.beats = 0
+        self.beating = threading.Lock()
 
     def leave(self) -> None:
         """The worker ends: save and stop. The second time: stop at once, and do not wait for a server that is away.
@@ -108,14 +111,17 @@ class Attempt:
     # What the threads do.
 
     def _beat(self) -> None:
-        number = 0
         try:
             while not self.ended.is_set():
-                number += 1
-                self._post(self._on_order, *self.lease.heartbeat(number, *self.progress))
+                self._beat_once()
                 self.ended.wait(self.lease.beat_every)
         except TrainerError as error:
             self._post(self._on_broken, error)
+
+    def _beat_once(self) -> None:
+        with self.beating:
+            self.beats += 1
+            self._post(self._on_order, *self.lease.heartbeat(self.beats, *self.progress))
 
     def _prepare(self) -> None:
         try:
@@ -142,9 +148,10 @@ class Attempt:
             self.lease.run, self.lease.method, self.lease.base_model, self.lease.spec, inputs, str(out),
             str(resume) if resume else None, self.models.get(self.lease.base_model), self.lease.secrets,
         )  # fmt: skip
-        self.child = Child(
+        self.child = child = Child(
             self.engine, job, lambda said: self._post(self._on_said, said), lambda code: self._post(self._on_exit, code)
         )
+        self.relay = Relay(self.lease, child.answer, self._beat_once, lambda error: self._post(self._on_broken, error))
         if resume:
             self.display.line(f"goes on from the checkpoint of step {self.saved}")
 
@@ -162,6 +169,8 @@ class Attempt:
                     self.display.progress(*self.progress)
                 case "checkpoint":
                     self.saver.add(Checkpoint(what["step"], pathlib.Path(what["folder"]), what["metrics"]))
+                case "score" | "tool":
+                    self.relay.ask(kind, what)
                 case "done" | "stopped" | "failed":
                     self.said = (kind, what)
 

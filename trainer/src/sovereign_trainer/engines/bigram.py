@@ -68,7 +68,7 @@ class Bigram:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._known: dict[int, list[float]] = {}
-        self._sums: dict[int, list[float]] = {}
+        self._sums: dict[int, dict[float, list[float]]] = {}  # by temperature
 
     @classmethod
     def base(cls, seed: str = "tiny/bigram") -> Bigram:
@@ -90,13 +90,16 @@ class Bigram:
         """The log-probability of a text."""
         return math.fsum(self.row(before)[byte] for before, byte in text)
 
-    def sample(self, rng: random.Random, before: int, most: int) -> bytes:
-        """Write up to so many bytes, or to the end that the model chooses."""
+    def sample(self, rng: random.Random, before: int, most: int, heat: float = 1.0) -> bytes:
+        """Write up to so many bytes, or to the end that the model chooses. `heat` is the temperature."""
         written = bytearray()
         while len(written) < most:
-            sums = self._sums.get(before)
+            kept = self._sums.setdefault(before, {})
+            sums = kept.get(heat)
             if sums is None:
-                sums = self._sums[before] = list(itertools.accumulate(map(math.exp, self.row(before))))
+                row = self.row(before)
+                top = max(row)
+                sums = kept[heat] = list(itertools.accumulate(math.exp((one - top) / heat) for one in row))
             byte = min(bisect.bisect_right(sums, rng.random() * sums[-1]), END)
             if byte == END:
                 break
