@@ -38,7 +38,7 @@ func (h *handler) routes() []api.Route {
 	return []api.Route{
 		api.Raw[api.None, File]("/fine-tuning/files", api.Admin, h.serveUpload,
 			"Upload a file of examples as multipart/form-data: purpose (fine-tune) and file. Its lines are checked while they come",
-			api.Creates, api.Flat, api.Management),
+			api.Creates, api.Flat, api.Management, api.Sessions),
 		api.Get("/fine-tuning/files", api.Reader, h.files, "List training files, the newest first", api.Flat),
 		api.Get("/fine-tuning/files/{id}", api.Reader, h.file, "Read what is known of a training file", api.Flat),
 		api.Get("/fine-tuning/files/{id}/content", api.Admin, h.content, "Download a training file", api.Flat, api.Long,
