@@ -86,6 +86,7 @@ const places: [RegExp, (id: string) => { to: string; query?: Record<string, stri
   [/^rq_\w+$/, (id) => ({ to: `review/${id}` })],
   [/^rs_\w+$/, (id) => ({ to: `rewards/${id}` })],
   [/^(ftjob|grpo)_\w+$/, (id) => ({ to: `training/runs/${id}` })],
+  [/^raft_\w+$/, (id) => ({ to: `training/rounds/${id}` })],
   [/^mv_\w+$/, (id) => ({ to: `training/models/${id}` })],
 ]
 

@@ -63,7 +63,7 @@ export function NewJob({ onClose }: { onClose: () => void }) {
       <div className="space-y-5">
         <fieldset className="space-y-3">
           <legend className="only-read">What is trained</legend>
-          <ModelField models={models} value={form.model} onChange={(model) => set({ model })} />
+          <ModelField models={models} versions value={form.model} onChange={(model) => set({ model })} />
           <SelectField label="Method" value={form.method} onChange={(method) => set({ method: method as JobForm['method'], ...(method === 'dpo' && form.source === 'dataset' && { source: 'file' }) })} options={[
             { value: 'sft', label: 'Fine-tuning (SFT): learns the answers of the examples' },
             { value: 'dpo', label: 'Preferences (DPO): learns to prefer chosen answers to rejected ones' },

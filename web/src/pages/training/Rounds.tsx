@@ -17,14 +17,14 @@ import { Money, SkeletonLines, Time } from '../../ui/Values'
 import { trainableQuery } from './api'
 import { NewRaft } from './NewRaft'
 import { NoWorker } from './NoWorker'
-import { roundsQuery, type Reward, type Round } from './raft'
+import { roundsQuery, type Measure, type Round } from './raft'
 
-const reward = (of: Reward | null) => of ? <span title={`of ${count(of.n)} held-out prompts`}>{of.mean.toFixed(3)} <span className="text-faint">{of.lower.toFixed(2)}–{of.upper.toFixed(2)}</span></span> : <span className="text-faint">–</span>
+const reward = (of: Measure | null) => of ? <span title={`of ${count(of.n)} held-out prompts`}>{of.mean.toFixed(3)} <span className="text-faint">{of.lower.toFixed(2)}–{of.upper.toFixed(2)}</span></span> : <span className="text-faint">–</span>
 
 const columns: Column<Round>[] = [
-  { id: 'round', header: 'Round', width: '80px', card: 'title', cell: (one) => <span className="font-medium">{one.round}</span> },
+  { id: 'round', header: 'Round', width: '80px', card: 'title', cell: (one) => <span className="font-medium">{one.round}{one.rounds > 1 && ` of ${one.rounds}`}</span> },
   { id: 'model', header: 'From', width: 'minmax(150px,1.4fr)', card: 'title', cell: (one) => one.base_model },
-  { id: 'status', header: 'Status', width: '160px', cell: (one) => <span className="flex gap-1"><Status value={one.status} />{one.status === 'RUNNING' && one.stage && <Badge>{one.stage}</Badge>}</span> },
+  { id: 'status', header: 'Status', width: '170px', cell: (one) => <span className="flex gap-1"><Status value={one.status} />{one.status === 'RUNNING' && <Badge>{one.stage}</Badge>}</span> },
   { id: 'kept', header: 'Kept', width: '80px', right: true, named: true, cell: (one) => count(one.accepted) },
   { id: 'before', header: 'Reward before', width: '150px', right: true, card: 'none', cell: (one) => reward(one.reward_before) },
   { id: 'after', header: 'Reward after', width: '150px', right: true, card: 'none', cell: (one) => reward(one.reward_after) },

@@ -106,8 +106,9 @@ test('the faults of a file are listed line by line', () => {
   expect(lineFaults('the file has no lines')).toEqual([])
 })
 
-test('a round says why a next one begins or does not', () => {
-  const round = (lower: number) => ({ status: 'SUCCEEDED', improvement: { mean: 0.1, lower, upper: 0.2 } }) as Round
-  expect(verdict(round(0.02))).toContain('may begin')
-  expect(verdict(round(-0.02))).toContain('not proved')
+test('a round says what it proved, and why a next one begins or does not', () => {
+  const round = (lower: number, more: Partial<Round>) => ({ status: 'SUCCEEDED', round: 1, rounds: 3, next_round_id: null, stopped_reason: null, improvement: { mean: 0.1, lower, upper: 0.2, n: 40 }, ...more }) as Round
+  expect(verdict(round(0.02, { next_round_id: 'raft_2' }))).toMatch(/above zero\. The next round has begun/)
+  expect(verdict(round(-0.02, { stopped_reason: 'the improvement is not proven' }))).toMatch(/not proved\. No round follows: the improvement is not proven/)
+  expect(verdict(round(0.02, { round: 3 }))).toContain('the last round that was asked for')
 })
