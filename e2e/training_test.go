@@ -53,10 +53,10 @@ type tuning struct {
 
 const trainingSteps = 240 // of the jobs in these tests
 
-func newStudio(t *testing.T, p instance) *studio {
+func newStudio(t *testing.T, p instance, flags ...string) *studio {
 	t.Helper()
 	s := &studio{instance: p, python: trainer(t)}
-	s.server = p.serve(t, "--training-prices", "cpu=36")
+	s.server = p.serve(t, append(flags, "--training-prices", "cpu=36")...)
 	s.key = s.server.key()
 	s.file = s.upload(t, examples())
 	return s
@@ -149,8 +149,8 @@ func (s *studio) over(t *testing.T, w *trainerProcess, id string, n int) (over b
 	return over
 }
 
-// start creates a job, when a worker has said what it can train.
-func (s *studio) start(t *testing.T, method string) string {
+// awaitWorker waits until a worker has said what it can train.
+func (s *studio) awaitWorker(t *testing.T) {
 	t.Helper()
 	c := s.caller()
 	eventually(t, "a worker that can train", func() bool {
@@ -160,8 +160,14 @@ func (s *studio) start(t *testing.T, method string) string {
 		}
 		return c.get(t, "/v1/fine-tuning/models", &models) == http.StatusOK && len(models) == 1 && models[0].Random
 	})
+}
+
+// start creates a job, when a worker has said what it can train.
+func (s *studio) start(t *testing.T, method string) string {
+	t.Helper()
+	s.awaitWorker(t)
 	var job tuning
-	c.call(t, http.MethodPost, "/v1/fine-tuning/jobs", object{
+	s.caller().call(t, http.MethodPost, "/v1/fine-tuning/jobs", object{
 		"baseModel": "tiny/bigram", "trainingFile": s.file, "method": method, "seed": 7, "budgetUsd": 5,
 		"hyperparameters": object{"epochs": trainingSteps / 4, "checkpointEvery": 10},
 	}, http.StatusCreated, &job)

@@ -33,6 +33,30 @@ func share(field func(*plan) *float64) func(*plan, string) error {
 	}
 }
 
+// likes sets the characters that a judge wants to see.
+func likes(p *plan, value string) (err error) {
+	p.likes, err = regexp.Compile("^[" + value + "]$")
+	return err
+}
+
+// liked is the share of the response's characters that the judge wants to see.
+func (p *plan) liked(text string) float64 {
+	_, said, _ := strings.Cut(text, "\nRESPONSE\n")
+	good, all := 0, 0
+	for line := range strings.SplitSeq(said, "\n") {
+		quoted, ok := strings.CutPrefix(line, "| ")
+		if !ok {
+			continue
+		}
+		for _, char := range quoted {
+			if all++; p.likes.MatchString(string(char)) {
+				good++
+			}
+		}
+	}
+	return float64(good) / float64(max(all, 1))
+}
+
 // An opinion is a judge's answer, in the order in which it is asked for.
 type opinion struct {
 	Critique string  `json:"critique"`
@@ -54,6 +78,10 @@ func drawn(what, text string) float64 {
 
 // opine is the judge's answer to a text. Its last marker states the truth; a text without a marker fails.
 func (p *plan) opine(text string) opinion {
+	if p.likes != nil {
+		grade := p.liked(text)
+		return opinion{fmt.Sprintf("%.0f %% of it is as it should be.", 100*grade), grade, verdict(grade >= 0.5)}
+	}
 	found := truth.FindAllStringSubmatch(text, -1)
 	passes := len(found) > 0 && found[len(found)-1][1] == "pass"
 	right := p.se
@@ -65,6 +93,13 @@ func (p *plan) opine(text string) opinion {
 		return opinion{"It meets the rubric.", 1 - grade, "pass"}
 	}
 	return opinion{"It does not meet the rubric.", grade, "fail"}
+}
+
+func verdict(passes bool) string {
+	if passes {
+		return "pass"
+	}
+	return "fail"
 }
 
 // mark is what an answer says of its own truth, if the plan wants it.

@@ -44,6 +44,19 @@ func TestAJudgeGoesByTheLastMarkerOfTheLastUserMessage(t *testing.T) {
 	}
 }
 
+func TestAJudgeThatLikesCharactersGradesByTheirShareOfTheResponse(t *testing.T) {
+	address := start(t)
+	for text, want := range map[string]string{
+		"BEGIN x\nuser:\n| zzzz\nRESPONSE\nassistant:\n| ab1\n| é\nEND x": `"grade":0.5,"verdict":"pass"`,
+		"BEGIN x\nuser:\n| zzzz\nRESPONSE\nassistant:\n| a 12\nEND x":     `"grade":0.25,"verdict":"fail"`,
+		"BEGIN x\nuser:\n| zzzz\nRESPONSE\nEND x":                         `"grade":0,"verdict":"fail"`,
+	} {
+		if content, _, _ := ruled(t, address, "mock?judge&likes=a-z", text, ""); !strings.Contains(*content, want) {
+			t.Errorf("%s, not %s", *content, want)
+		}
+	}
+}
+
 func TestAJudgeErrsForAShareOfTextsAndAlwaysForTheSame(t *testing.T) {
 	address := start(t)
 	for marker, right := range map[string]string{"[truth=pass]": "pass", "[truth=fail]": "fail"} {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +23,10 @@ type plan struct {
 	tool, json, sealed, vouched           bool
 	finish, block                         string
 
-	judge           string  // how it judges, or nothing
-	se, sp, misrule float64 // the shares that it passes of what is good, fails of what is bad, and answers as judge says
-	good            float64 // the share of its answers that are good; -1 when they do not say
+	judge           string         // how it judges, or nothing
+	se, sp, misrule float64        // the shares that it passes of what is good, fails of what is bad, and answers as judge says
+	likes           *regexp.Regexp // a character that it wants to see, if it judges by that
+	good            float64        // the share of its answers that are good; -1 when they do not say
 
 	encoding        string // of vectors, whatever was asked for
 	usage           string
@@ -78,6 +80,7 @@ var parameters = map[string]parameter{
 	"judge":   {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
 	"se":      {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 { return &p.se })},
 	"sp":      {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 { return &p.sp })},
+	"likes":   {"characters, such as a-z: the judge's grade is their share of the response, which passes from a half", likes},
 	"good":    {"the share of answers that end with [truth=pass], drawn from the model's name and the last user message; the others end with [truth=fail]", share(func(p *plan) *float64 { return &p.good })},
 	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},
 

@@ -28,6 +28,10 @@ providers:
   - {{name: judges, kind: openai, base_url: "{address}/v1", api_key: none}}
 models:
 """
+SIMULATED = (
+    "  - {id: sim/chat, provider: sim, kind: chat, context_window: 32768, max_output_tokens: 256, "
+    "price: {input_per_mtok_usd: 0.1, output_per_mtok_usd: 0.4}}\n"
+)
 MODEL = (
     "  - {{id: judges/{name}, provider: judges, kind: chat, context_window: 32768, max_output_tokens: 256, "
     "price: {{input_per_mtok_usd: 0.1, output_per_mtok_usd: 0.4}}}}\n"
@@ -101,23 +105,49 @@ class Workspace:
 class Lab:
     """A server with SQLite in a folder of its own, and the judges as its provider. They end with `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lab")
         self.folder = pathlib.Path(self._folder.name)
         self._judges = child(sys.executable, str(HERE / "judges.py"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._judges.stdout is not None
         config = self.folder / "sovereign.yaml"
         text = CONFIG.format(address=self._judges.stdout.readline().strip())
-        config.write_text(text + "".join(MODEL.format(name=name) for name in ("sound", "weak", "anchor")))
+        config.write_text(text + "".join(MODEL.format(name=name) for name in ("sound", "weak", "anchor")) + SIMULATED)
+        self._more, self._config = flags, str(config)
         self._flags = ["--data-dir", f"{self.folder}/data", "--root-key-file", f"{self.folder}/root.key"]
         self._out, self._log = self.folder / "out", self.folder / "log"
-        self._server = child(
-            BINARY, "serve", "--listen", "127.0.0.1:0", "--operations-listen", "off", "--bootstrap",
-            "--config", str(config), *self._flags, stdout=self._out.open("w"), stderr=self._log.open("w"),
-        )  # fmt: skip
-        self.address = self._await(self._log, r"msg=serving address=(\S+)")
+        self._listen = "127.0.0.1:0"
+        self.serve()
         self.workspace = Workspace(self.address, self._await(self._out, r"(sk_sovereign_[0-9a-z]{47})"))
         self.admin("wallet", "topup", "--workspace", "default", "--amount-usd", "100")
+
+    def serve(self) -> None:
+        """Start the server, or start it again on the same address."""
+        self._server = child(
+            BINARY, "serve", "--listen", self._listen, "--operations-listen", "off", "--bootstrap",
+            "--config", self._config, *self._more, *self._flags, stdout=self._out.open("a"), stderr=self._log.open("w"),
+        )  # fmt: skip
+        self.address = self._await(self._log, r"msg=serving address=(\S+)")
+        self._listen = self.address.removeprefix("http://")
+
+    def kill(self) -> None:
+        """End the server as a power failure does."""
+        self._server.kill()
+        self._server.wait()
+
+    def dataset(self, asked: list[str]) -> str:
+        """A dataset of prompts, by way of the logs. It answers its id."""
+        self.admin("logging", "on", "--workspace", "default")
+        for text in asked:
+            body = {"model": "sim/chat", "messages": [{"role": "user", "content": text}]}
+            self.workspace.call("POST", "/v1/chat/completions", body)
+        deadline = time.monotonic() + WAIT
+        while self.workspace.call("GET", "/v1/logs?limit=1")["total"] < len(asked):
+            if time.monotonic() > deadline:
+                raise TimeoutError("the logs")
+            time.sleep(0.1)
+        made = self.workspace.call("POST", "/v1/datasets/from_logs", {"name": "prompts", "holdout_pct": 0})
+        return str(made["id"])
 
     def _await(self, file: pathlib.Path, pattern: str) -> str:
         deadline = time.monotonic() + WAIT

@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/finetune"
 	"sovereign/internal/domain/grpo"
 	"sovereign/internal/domain/modelversion"
+	"sovereign/internal/domain/raft"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/store/artifact"
@@ -64,12 +65,17 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Rewards: d.rewards, Tools: tools,
 		Artifacts: i.artifacts, Datasets: sets, Release: version(), Log: i.log,
 	})
+	rounds := raft.NewStore(raft.Config{
+		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Jobs: jobs, Versions: versions, Rewards: d.rewards,
+		Artifacts: i.artifacts, Datasets: sets,
+	})
 	return []module.Module{
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
 		envtool.Module(tools),
 		grpo.Module(runs, i.gate),
+		raft.Module(rounds),
 	}
 }
 

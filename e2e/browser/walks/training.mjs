@@ -17,7 +17,7 @@ export default async function ({ facts, open, step }) {
   step('without a worker the page says how one is started')
   await owner.visit('training', 'Training')
   await page.getByText('No worker has asked for work yet').waitFor()
-  await page.locator('pre', { hasText: 'sovereign train worker --url' }).waitFor()
+  await page.locator('pre', { hasText: 'sovereign train worker --install --url' }).waitFor()
 
   step('a worker comes, and the page sees it')
   writeFileSync(facts.tokenFile, facts.token)

@@ -50,6 +50,11 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, in Request) (Estimat
 	if err := in.Check(); err != nil {
 		return Estimate{}, err
 	}
+	start, err := s.Versions.Start(ctx, s.DB.In(ws), in.BaseModel)
+	if err != nil {
+		return Estimate{}, err
+	}
+	in.BaseModel = start.BaseModel
 	if err := s.Train.CheckModel(ctx, ws, in.BaseModel, in.Method, in.GPUType); err != nil {
 		return Estimate{}, err
 	}

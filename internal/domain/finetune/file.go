@@ -60,19 +60,10 @@ func (s *Store) AddFile(ctx context.Context, ws tenant.ID, by tenant.Actor, name
 		Rows: sum.Rows, Digest: string(stored.Digest), CreatedAt: clock.Now(),
 	}
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := db.Exec(ctx, tx.In(ws), `
-			INSERT INTO training_files (workspace_id, id, name, format, digest, bytes, row_count, created_by, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-			made.ID, made.Name, made.Format, made.Digest, made.Bytes, made.Rows, by.User, made.CreatedAt); err != nil {
-			return fmt.Errorf("insert a training file: %w", err)
-		}
-		if err := s.Artifacts.Refer(ctx, tx, ws, made.ID, stored); err != nil {
+		if err := s.insertFile(ctx, tx, ws, by, made, stored); err != nil {
 			return err
 		}
-		if err := quota.Check(ctx, tx.In(ws), quota.TrainingFiles, 1); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, ws, by, "training_file.create", made.ID, nil, made)
+		return quota.Check(ctx, tx.In(ws), quota.TrainingFiles, 1)
 	})
 	return made, err
 }

@@ -5,6 +5,7 @@ package finetune
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -16,7 +17,7 @@ import (
 
 // A Request is what a job is asked for.
 type Request struct {
-	BaseModel       string          `json:"baseModel" doc:"A model of GET /v1/fine-tuning/models"`
+	BaseModel       string          `json:"baseModel" doc:"A model of GET /v1/fine-tuning/models, or a version of one: its id (mv_…) or its name (ft/…)"`
 	TrainingFile    string          `json:"trainingFile,omitempty" doc:"The id of an uploaded file; or datasetId, or rewardSessionId"`
 	DatasetID       string          `json:"datasetId,omitempty" doc:"A dataset; its holdout, if it has one, validates"`
 	RewardSessionID string          `json:"rewardSessionId,omitempty" doc:"A reward session: its passing completions for sft, its pairs for dpo"`
@@ -109,12 +110,19 @@ func (r *Request) Check() error {
 			given++
 		}
 	}
-	h := &r.Hyperparameters
 	switch {
 	case r.BaseModel == "":
 		return fault.Invalid("baseModel", "is missing: GET /v1/fine-tuning/models lists what can be trained")
 	case given != 1:
 		return fault.Invalid("trainingFile", "or datasetId or rewardSessionId must be given, and only one of them")
+	}
+	return r.checkTraining()
+}
+
+// checkTraining is Check, of what does not concern the model and the data.
+func (r *Request) checkTraining() error {
+	h := &r.Hyperparameters
+	switch {
 	case r.Method != "sft" && r.Method != "dpo":
 		return fault.Invalid("method", "must be sft or dpo")
 	case r.Method == "dpo" && r.DatasetID != "":
@@ -195,12 +203,18 @@ type workerSide struct {
 	Beta                 float64 `json:"beta"`
 }
 
-// newSpec returns what the worker of a request is told. The first input trains, the second validates.
+// The names of the inputs.
+const (
+	trains    = "train.jsonl"
+	validates = "validation.jsonl"
+)
+
+// newSpec returns what the worker of a request is told.
 func newSpec(r *Request, format Format, inputs []train.Input) spec {
 	h := &r.Hyperparameters
 	s := spec{
 		Spec: train.Spec{Inputs: inputs}, Format: format, Seed: *r.Seed, Method: r.Method, CheckpointEvery: h.CheckpointEvery,
-		Patience: h.EarlyStoppingPatience, Validation: len(inputs) > 1,
+		Patience: h.EarlyStoppingPatience, Validation: slices.ContainsFunc(inputs, func(f train.Input) bool { return f.Name == validates }),
 		Hyperparameters: workerSide{
 			h.Epochs, h.MaxSteps, h.BatchSize, h.GradientAccumulation, h.LearningRate, h.WarmupRatio, h.WeightDecay, h.MaxLength,
 			h.Beta,
@@ -234,6 +248,7 @@ type Job struct {
 	Object          string       `json:"object" enum:"fine_tuning.job"`
 	Status          train.Status `json:"status" enum:"QUEUED,VALIDATING,RUNNING,PAUSED,SUCCEEDED,FAILED,CANCELLED"`
 	BaseModel       string       `json:"base_model"`
+	ParentID        *string      `json:"parent_id" doc:"The model version whose weights it begins with; null for the base model"`
 	Method          string       `json:"method"`
 	Hyperparameters Shown        `json:"hyperparameters"`
 	TrainingFile    *string      `json:"training_file"`

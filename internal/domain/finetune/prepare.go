@@ -31,9 +31,12 @@ func (s *Store) prepare(ctx context.Context, run *job.Run) error {
 	if err != nil {
 		return err
 	}
-	var inputs []train.Input
+	inputs, err := r.Inputs() // the weights that it begins with
+	if err != nil {
+		return err
+	}
 	var first Summary
-	sources, err := s.sources(ctx, run.Workspace, in)
+	sources, err := s.sources(ctx, run.Workspace, &in.Request)
 	if err == nil {
 		for i, from := range sources {
 			stored, sum, failed := s.write(ctx, run.Workspace, from)
@@ -43,7 +46,7 @@ func (s *Store) prepare(ctx context.Context, run *job.Run) error {
 			if i == 0 {
 				first = sum
 			}
-			inputs = append(inputs, train.Input{Name: [...]string{"train.jsonl", "validation.jsonl"}[i], File: stored})
+			inputs = append(inputs, train.Input{Name: [...]string{trains, validates}[i], File: stored})
 		}
 	}
 	refused := fault.From(err)
@@ -60,7 +63,7 @@ func (s *Store) prepare(ctx context.Context, run *job.Run) error {
 				return err
 			}
 		}
-		return s.Train.Prepared(ctx, tx, run.Workspace, kind, jobID, newSpec(in, first.Format, inputs),
+		return s.Train.Prepared(ctx, tx, run.Workspace, kind, jobID, newSpec(&in.Request, first.Format, inputs),
 			in.Hyperparameters.steps(first.Rows))
 	})
 }
@@ -127,14 +130,10 @@ func (s *Store) write(ctx context.Context, ws tenant.ID, from source) (artifact.
 	return stored, sum, err
 }
 
-// ended makes a model version of a job that succeeded, in the transaction that ends it. It is that of the checkpoint with
-// the lowest validation loss, or of the last one without validation.
+// ended makes a model version of a job that succeeded, in the transaction that ends it, and tells what it is a part of.
 func (s *Store) ended(ctx context.Context, tx *db.Tx, run train.Run) error {
 	if err := s.Artifacts.Release(ctx, tx, run.Workspace, run.ID); err != nil { // its inputs
 		return err
-	}
-	if run.Status != train.Succeeded {
-		return nil
 	}
 	r, err := s.find(ctx, tx.In(run.Workspace), run.ID)
 	if err != nil {
@@ -144,39 +143,61 @@ func (s *Store) ended(ctx context.Context, tx *db.Tx, run train.Run) error {
 	if err != nil {
 		return err
 	}
+	versionID := ""
+	if run.Status == train.Succeeded {
+		if versionID, err = s.version(ctx, tx, &run, in); err != nil {
+			return err
+		}
+	}
+	if in.Origin == nil || s.tell == nil {
+		return nil
+	}
+	return s.tell(ctx, tx, run, versionID)
+}
+
+// version makes the model version of a job: of the checkpoint with the lowest validation loss, or of the last one without
+// validation.
+func (s *Store) version(ctx context.Context, tx *db.Tx, run *train.Run, in *order) (string, error) {
 	best, err := s.Train.Best(ctx, tx.In(run.Workspace), run.ID, "eval_loss")
 	if err != nil {
-		return err
+		return "", err
 	}
 	info, err := s.Train.WorkerOf(ctx, tx.In(run.Workspace), run.ID, run.Attempt)
 	if err != nil {
-		return err
+		return "", err
 	}
 	inputs, err := run.Inputs()
 	if err != nil {
-		return err
+		return "", err
 	}
 	shown, err := json.Marshal(in.Hyperparameters.shown())
 	if err != nil {
-		return fmt.Errorf("write hyperparameters: %w", err)
+		return "", fmt.Errorf("write hyperparameters: %w", err)
 	}
 	proof := modelversion.Proof{
 		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed, DatasetID: maybe(in.DatasetID),
+		ParentID:     maybe(in.ParentID),
 		Source:       modelversion.Source{Type: kind, ID: run.ID, Step: best.Step},
 		Certificates: []string{}, Data: []modelversion.Data{}, Hyperparams: shown,
 		Code: map[string]string{"server": s.Release, "worker": info.Release, "engine": info.Engine},
 	}
-	sources := []string{in.TrainingFile + in.DatasetID + in.RewardSessionID, in.ValidationFile}
-	for i, f := range inputs {
-		proof.Data = append(proof.Data, modelversion.Data{Name: f.Name, ID: sources[i], SHA256: f.Digest})
+	sources := map[string]string{trains: in.TrainingFile + in.DatasetID + in.RewardSessionID, validates: in.ValidationFile}
+	for _, f := range inputs {
+		if from, ok := sources[f.Name]; ok {
+			proof.Data = append(proof.Data, modelversion.Data{Name: f.Name, ID: from, SHA256: f.Digest})
+		}
+	}
+	if from := in.Origin; from != nil {
+		proof.Source.Type, proof.Source.ID, proof.DatasetID = from.Source, from.ID, maybe(from.DatasetID)
+		proof.Certificates = append(proof.Certificates, from.Certificates...)
 	}
 	made, err := s.Versions.Create(ctx, tx, run.Workspace, tenant.Operator, modelversion.New{Proof: proof, Files: best.Files})
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := db.Exec(ctx, tx.In(run.Workspace), `UPDATE fine_tuning_jobs SET model_version_id = $3
 		WHERE workspace_id = $1 AND id = $2`, run.ID, made.ID); err != nil {
-		return fmt.Errorf("name the model version of a job: %w", err)
+		return "", fmt.Errorf("name the model version of a job: %w", err)
 	}
-	return nil
+	return made.ID, nil
 }

@@ -57,11 +57,14 @@ type Rewards interface {
 }
 
 // A Store keeps files and jobs.
-type Store struct{ Config }
+type Store struct {
+	Config
+	tell func(context.Context, *db.Tx, train.Run, string) error // see Tell; may be nil
+}
 
 // NewStore returns a store, and says what is done with its runs.
 func NewStore(c Config) *Store {
-	s := &Store{c}
+	s := &Store{Config: c}
 	c.Train.Handle(kind, train.Hooks{Ended: s.ended})
 	return s
 }
@@ -74,8 +77,23 @@ type record struct {
 	ModelVersionID string
 }
 
-func (r *record) request() (*Request, error) {
-	in := new(Request)
+// An order is what a job was asked for, as it is stored: BaseModel is the base model of a version that was named.
+type order struct {
+	Request
+	ParentID string  `json:"parentId,omitempty"`
+	Origin   *Origin `json:"origin,omitempty"`
+}
+
+// An Origin is what a job is a part of. The model that it makes names it, and what goes with it.
+type Origin struct {
+	Source       string   `json:"source"` // its type
+	ID           string   `json:"id"`
+	DatasetID    string   `json:"datasetId"`
+	Certificates []string `json:"certificates"`
+}
+
+func (r *record) request() (*order, error) {
+	in := new(order)
 	if err := json.Unmarshal([]byte(r.Request), in); err != nil {
 		return nil, fmt.Errorf("read a fine-tuning job: %w", err)
 	}
@@ -88,6 +106,11 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 	if err := in.Check(); err != nil {
 		return Job{}, err
 	}
+	start, err := s.Versions.Start(ctx, s.DB.In(ws), in.BaseModel)
+	if err != nil {
+		return Job{}, err
+	}
+	in.BaseModel = start.BaseModel
 	if err := s.Train.CheckModel(ctx, ws, in.BaseModel, in.Method, in.GPUType); err != nil {
 		return Job{}, err
 	}
@@ -96,8 +119,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		in.Seed = &seed
 	}
 	jobID := id.New("ftjob")
-	err := s.Feed.Change(ctx, func(tx *db.Tx) error {
-		n, rows, err := s.plan(ctx, tx, ws, jobID, &in)
+	err = s.Feed.Change(ctx, func(tx *db.Tx) error {
+		n, rows, err := s.plan(ctx, tx, ws, jobID, &in, start)
 		if err != nil {
 			return err
 		}
@@ -105,32 +128,42 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		if err != nil {
 			return err
 		}
-		if _, err := s.Train.Create(ctx, tx, ws, by, n); err != nil {
+		if err := s.insert(ctx, tx, ws, by, n, start, order{in, start.ParentID, nil}, estimate.stored()); err != nil {
 			return err
-		}
-		text, err := json.Marshal(in, json.Deterministic(true))
-		if err != nil {
-			return fmt.Errorf("write a fine-tuning job: %w", err)
-		}
-		if _, err := db.Exec(ctx, tx.In(ws), `
-			INSERT INTO fine_tuning_jobs (workspace_id, id, request, estimate, model_version_id) VALUES ($1, $2, $3, $4, '')`,
-			jobID, string(text), estimate.stored()); err != nil {
-			return fmt.Errorf("insert a fine-tuning job: %w", err)
 		}
 		if n.Status == train.Validating {
 			if err := job.Queue(ctx, tx, ws, job.New{ID: prepareID(jobID), Kind: prepareKind, Total: 1}); err != nil {
 				return err
 			}
 		}
-		if err := train.CheckRoom(ctx, tx.In(ws)); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, ws, by, kind+".create", jobID, nil, in)
+		return train.CheckRoom(ctx, tx.In(ws))
 	})
 	if err != nil {
 		return Job{}, err
 	}
 	return s.Get(ctx, ws, jobID)
+}
+
+// insert stores a job and its run, and sets its budget aside.
+func (s *Store) insert(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, n train.New, start modelversion.Start, in order, estimate int64,
+) error {
+	if _, err := s.Train.Create(ctx, tx, ws, by, n); err != nil {
+		return err
+	}
+	if err := s.Versions.Refer(ctx, tx, ws, n.ID, start); err != nil {
+		return err
+	}
+	text, err := json.Marshal(in, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("write a fine-tuning job: %w", err)
+	}
+	if _, err := db.Exec(ctx, tx.In(ws), `
+		INSERT INTO fine_tuning_jobs (workspace_id, id, request, estimate, model_version_id) VALUES ($1, $2, $3, $4, '')`,
+		n.ID, string(text), estimate); err != nil {
+		return fmt.Errorf("insert a fine-tuning job: %w", err)
+	}
+	return audit.Record(ctx, tx, ws, by, kind+".create", n.ID, nil, in)
 }
 
 // prepareID is the id of the job that prepares the data of another.
@@ -143,18 +176,17 @@ func randomSeed() int64 {
 }
 
 // plan returns the run of a request, and how many examples it has: -1 while its data is not prepared.
-func (s *Store) plan(ctx context.Context, tx *db.Tx, ws tenant.ID, jobID string, in *Request) (n train.New, rows int64, err error) {
-	n = train.New{
-		ID: jobID, Kind: kind, Method: in.Method, BaseModel: in.BaseModel, GPUType: in.GPUType, GPUCount: in.GPUCount,
-		Budget: in.Budget, Status: train.Validating, Spec: train.Spec{Inputs: []train.Input{}},
-	}
+func (s *Store) plan(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, jobID string, in *Request, start modelversion.Start,
+) (n train.New, rows int64, err error) {
+	n = newRun(jobID, in, start)
 	if in.TrainingFile == "" {
 		return n, -1, s.checkSource(ctx, ws, in)
 	}
 	var inputs []train.Input
 	var first File
 	for _, source := range []struct{ field, id, name string }{
-		{"trainingFile", in.TrainingFile, "train.jsonl"}, {"validationFile", in.ValidationFile, "validation.jsonl"},
+		{"trainingFile", in.TrainingFile, trains}, {"validationFile", in.ValidationFile, validates},
 	} {
 		if source.id == "" {
 			continue
@@ -177,8 +209,17 @@ func (s *Store) plan(ctx context.Context, tx *db.Tx, ws tenant.ID, jobID string,
 		}
 		inputs = append(inputs, train.Input{Name: source.name, File: stored})
 	}
+	inputs = append(inputs, start.Inputs...)
 	n.Status, n.Spec, n.TotalSteps = train.Queued, newSpec(in, first.Format, inputs), in.Hyperparameters.steps(first.Rows)
 	return n, first.Rows, nil
+}
+
+// newRun returns the run of a job whose data is not there yet. Its spec has the weights that it begins with.
+func newRun(jobID string, in *Request, start modelversion.Start) train.New {
+	return train.New{
+		ID: jobID, Kind: kind, Method: in.Method, BaseModel: in.BaseModel, GPUType: in.GPUType, GPUCount: in.GPUCount,
+		Budget: in.Budget, Status: train.Validating, Spec: train.Spec{Inputs: append([]train.Input{}, start.Inputs...)},
+	}
 }
 
 // checkSource refuses a dataset that is not there. A session is looked at when its examples are written.
@@ -246,13 +287,13 @@ func (s *Store) view(ctx context.Context, r *record) (Job, error) {
 		return Job{}, err
 	}
 	v := Job{
-		ID: r.ID, Object: "fine_tuning.job", Status: r.Status, BaseModel: r.BaseModel, Method: r.Method,
+		ID: r.ID, Object: "fine_tuning.job", Status: r.Status, BaseModel: r.BaseModel, ParentID: maybe(in.ParentID), Method: r.Method,
 		Hyperparameters: in.Hyperparameters.shown(), TrainingFile: maybe(in.TrainingFile), ValidationFile: maybe(in.ValidationFile),
 		DatasetID: maybe(in.DatasetID), RewardSessionID: maybe(in.RewardSessionID), Seed: *in.Seed,
 		ModelVersionID: maybe(r.ModelVersionID), TrainedTokens: r.Tokens, Step: r.Step, TotalSteps: r.TotalSteps,
 		GPUType: maybe(metered.GPUType), GPUCount: r.GPUCount, GPUSeconds: metered.Seconds, Budget: r.Budget, Spent: metered.Spent,
 		Accrued: metered.Accrued, Attempt: r.Attempt, PausedReason: maybe(r.PausedReason), CreatedAt: r.CreatedAt,
-		StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt),
+		StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt), Progress: r.Progress(),
 	}
 	if r.Estimate >= 0 {
 		estimate := money.Nano(r.Estimate)
@@ -264,12 +305,6 @@ func (s *Store) view(ctx context.Context, r *record) (Job, error) {
 	if r.ModelVersionID != "" {
 		name := train.ModelName(in.BaseModel, in.Suffix, r.ID)
 		v.OutputModel = &name
-	}
-	if r.TotalSteps > 0 {
-		v.Progress = min(float64(r.Step)/float64(r.TotalSteps), 1)
-	}
-	if r.Status == train.Succeeded {
-		v.Progress = 1
 	}
 	v.EstimatedFinish = finish(&r.Run, clock.Now())
 	return v, nil

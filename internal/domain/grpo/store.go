@@ -238,7 +238,7 @@ func (s *Store) view(ctx context.Context, r *record) (Run, error) {
 		HeldReason: session.Anchor.HeldReason, TrainedTokens: r.Tokens, GPUType: maybe(metered.GPUType), GPUCount: r.GPUCount,
 		GPUSeconds: metered.Seconds, Budget: in.Budget, Spent: metered.Spent + session.Spent, RewardSpent: session.Spent,
 		Accrued: metered.Accrued, Attempt: r.Attempt, PausedReason: maybe(r.PausedReason), CreatedAt: r.CreatedAt,
-		StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt), Progress: progress(r),
+		StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt), Progress: r.Progress(),
 	}
 	if r.Status == train.Failed {
 		v.Error = &RunError{r.ErrorCode, r.ErrorMessage}
@@ -248,13 +248,6 @@ func (s *Store) view(ctx context.Context, r *record) (Run, error) {
 		v.Candidate = &found[0]
 	}
 	return v, err
-}
-
-func progress(r *record) float64 {
-	if r.Status == train.Succeeded {
-		return 1
-	}
-	return min(float64(r.Step)/float64(max(r.TotalSteps, 1)), 1)
 }
 
 func metric(of map[string]float64, name string) *float64 {

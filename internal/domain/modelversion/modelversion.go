@@ -128,6 +128,10 @@ func (l *Lineage) add(p *Proof) {
 		l.node(Node{ID: id, Type: kind, Name: d.Name, SHA256: string(d.SHA256)})
 		l.edge(id, p.Source.ID)
 	}
+	if p.DatasetID != nil {
+		l.node(Node{ID: *p.DatasetID, Type: "dataset", Name: *p.DatasetID})
+		l.edge(*p.DatasetID, p.Source.ID)
+	}
 	for _, c := range p.Certificates {
 		l.node(Node{ID: c, Type: "certificate", Name: c})
 		l.edge(c, p.Source.ID)

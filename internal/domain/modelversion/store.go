@@ -109,6 +109,51 @@ func (s *Store) Files(ctx context.Context, ws tenant.ID, versionID string) (trai
 	return r.Files, nil
 }
 
+// A Start is what a run begins with: a base model, and perhaps a version of it whose weights it loads.
+type Start struct {
+	BaseModel string
+	ParentID  string // empty for the base model itself
+	Name      string // of the parent
+	Inputs    []train.Input
+}
+
+// Start returns what a run begins with that names a base model, or a version of one by its id or its name.
+func (s *Store) Start(ctx context.Context, in db.Scoped, name string) (Start, error) {
+	column := "id"
+	switch {
+	case strings.HasPrefix(name, "ft/"):
+		column = "name"
+	case !strings.HasPrefix(name, "mv_"):
+		return Start{BaseModel: name}, nil
+	}
+	r, err := db.Maybe[record](ctx, in, `SELECT `+columns+` AND `+column+` = $2`, name)
+	switch {
+	case err != nil:
+		return Start{}, fmt.Errorf("find a model version: %w", err)
+	case r == nil:
+		return Start{}, fault.NotFound("model version", name)
+	}
+	v, err := r.version()
+	if err != nil {
+		return Start{}, err
+	}
+	start := Start{BaseModel: v.BaseModel, ParentID: v.ID, Name: v.Name}
+	for _, f := range r.Files {
+		start.Inputs = append(start.Inputs, train.Input{Name: train.ModelPrefix + f.Name, File: f.File})
+	}
+	return start, nil
+}
+
+// Refer notes that a run reads the files that it begins with, until the run releases them.
+func (s *Store) Refer(ctx context.Context, tx *db.Tx, ws tenant.ID, runID string, from Start) error {
+	for _, f := range from.Inputs {
+		if err := s.artifacts.Refer(ctx, tx, ws, runID, f.File); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Open reads a file of a version.
 func (s *Store) Open(ctx context.Context, ws tenant.ID, versionID, name string) (io.ReadCloser, error) {
 	files, err := s.Files(ctx, ws, versionID)

@@ -65,12 +65,6 @@ func (s *Store) Desks() int {
 	return len(s.scorer.open)
 }
 
-// Score scores items.
-func (s *Store) Score(ctx context.Context, ws tenant.ID, id, step string, items []ScoreItem) (Scores, error) {
-	q := &ScoreRequest{Step: step, Items: items}
-	return s.score(ctx, ws, id, step, q.check, func() {})
-}
-
 // Waiting counts the items that wait for questions of a session.
 func (s *Store) Waiting(ws tenant.ID, id string) (n int) {
 	s.scorer.mu.Lock()

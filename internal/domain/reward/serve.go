@@ -1,6 +1,8 @@
 package reward
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -9,7 +11,11 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/limit"
+	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/judging"
+	"sovereign/internal/grade/judge"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/api"
 )
@@ -57,6 +63,56 @@ func (s *Store) ServeScore(w http.ResponseWriter, r *http.Request, ws tenant.ID,
 		return err
 	}
 	return send(w, scores)
+}
+
+// Score scores for another domain of the server, as a call of the API does.
+func (s *Store) Score(ctx context.Context, ws tenant.ID, id, step string, items []ScoreItem) (Scores, error) {
+	in, size := &ScoreRequest{step, items}, int64(0)
+	for i := range items {
+		size += int64(len(items[i].Completion))
+		for _, m := range items[i].Messages {
+			size += int64(len(m))
+		}
+	}
+	held, err := s.reserve(ws, size)
+	if err != nil {
+		return Scores{}, err
+	}
+	return s.score(ctx, ws, id, step, in.check, held.release)
+}
+
+// Estimate estimates what a criterion's judge is paid for a number of items like these, and the most for one of them.
+func (s *Store) Estimate(
+	ctx context.Context, ws tenant.ID, criterionID string, some []ScoreItem, total int64,
+) (cost, most money.Nano, err error) {
+	in := s.DB.In(ws)
+	c, err := criterion.Find(ctx, in, criterionID)
+	if err != nil {
+		return 0, 0, err
+	}
+	told, err := c.Instructions(ctx, in)
+	if err != nil {
+		return 0, 0, err
+	}
+	var shown []judge.Subject
+	for i := range some {
+		checked, err := some[i].check(fmt.Sprintf("items[%d].", i), false)
+		if err != nil {
+			return 0, 0, err
+		}
+		one, err := subject(checked.Prompt, checked.Completion)
+		if err != nil {
+			return 0, 0, err
+		}
+		shown = append(shown, *one)
+		worst, err := s.Judges.Most(ctx, ws, &judging.Question{Model: c.JudgeModel, Instructions: told, Subject: one, Fresh: true})
+		if err != nil {
+			return 0, 0, err
+		}
+		most = max(most, worst)
+	}
+	cost, err = s.Judges.EstimateAll(ctx, ws, c.JudgeModel, told, shown, total, true)
+	return cost, most, err
 }
 
 // A memory is what a call holds of its workspace's share of the memory for bodies.

@@ -103,6 +103,14 @@ type Run struct {
 	Settled      bool       // everything is charged, and the hold has ended
 }
 
+// Progress returns how far a run is, from 0 to 1.
+func (r *Run) Progress() float64 {
+	if r.Status == Succeeded {
+		return 1
+	}
+	return min(float64(r.Step)/float64(max(r.TotalSteps, 1)), 1)
+}
+
 // A New is a run to be created.
 type New struct {
 	ID         string
@@ -127,6 +135,9 @@ type Input struct {
 	Name string `json:"name"`
 	artifact.File
 }
+
+// ModelPrefix begins the names of inputs that are the files of a model version: the run begins with its weights.
+const ModelPrefix = "model/"
 
 // Inputs returns the files that a run reads.
 func (r *Run) Inputs() ([]Input, error) {

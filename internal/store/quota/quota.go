@@ -37,10 +37,11 @@ var (
 	Keys             = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
 	Labels           = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
 	Members          = kind("members", 1_000, `members WHERE workspace_id = $1`)
-	// A run that has not ended counts as the model that it will make.
+	// A run that has not ended counts as the model that it will make. One that only samples makes none.
 	ModelVersions = Kind{"model_versions", 10_000, `
 		SELECT (SELECT COUNT(*) FROM model_versions WHERE workspace_id = $1) +
-			(SELECT COUNT(*) FROM training_runs WHERE workspace_id = $1 AND finished_at = 0)`}
+			(SELECT COUNT(*) FROM training_runs
+				WHERE workspace_id = $1 AND finished_at = 0 AND method <> 'sample')`}
 	ProviderKeys = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
 	ReviewItems  = kind("review_items", 200_000, `review_items WHERE workspace_id = $1`)
 	ReviewQueues = kind("review_queues", 1_000, `review_queues WHERE workspace_id = $1`)

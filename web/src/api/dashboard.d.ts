@@ -1152,6 +1152,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/dashboard/api/w/{workspace}/raft/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say what a RAFT round will do and cost, without starting it
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-raft-plans"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/raft/rounds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a RAFT round
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-raft-rounds"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/raft/rounds/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a RAFT round. What it made stays
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-raft-rounds-id-cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/dashboard/api/w/{workspace}/settings": {
         parameters: {
             query?: never;
@@ -1633,6 +1693,76 @@ export interface components {
             object: "facets";
             segments: components["schemas"]["FacetValue"][];
             tags: components["schemas"]["FacetValue"][];
+        };
+        FineTuningHyperparameters: {
+            /**
+             * Format: int64
+             * @default 8
+             */
+            batchSize?: number;
+            /**
+             * Format: double
+             * @description Of DPO: how close it stays to the base model
+             * @default 0.1
+             */
+            beta?: number;
+            /**
+             * Format: int64
+             * @description Steps between two checkpoints
+             * @default 50
+             */
+            checkpointEvery?: number;
+            /**
+             * Format: int64
+             * @description Ends after so many checkpoints without a lower validation loss; 0 never does
+             */
+            earlyStoppingPatience?: number;
+            /**
+             * Format: int64
+             * @default 3
+             */
+            epochs?: number;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            gradientAccumulation?: number;
+            /**
+             * Format: double
+             * @default 0.0002
+             */
+            learningRate?: number;
+            /**
+             * Format: double
+             * @description By default twice the rank
+             */
+            loraAlpha?: number;
+            /** Format: double */
+            loraDropout?: number;
+            /**
+             * Format: int64
+             * @description 0 trains the full weights
+             * @default 16
+             */
+            loraRank?: number;
+            /**
+             * Format: int64
+             * @description Tokens of an example; longer ones are cut
+             * @default 1024
+             */
+            maxLength?: number;
+            /**
+             * Format: int64
+             * @description Ends earlier than the epochs; 0 for no bound
+             */
+            maxSteps?: number;
+            /** Format: double */
+            warmupRatio?: number;
+            /** Format: double */
+            weightDecay?: number;
+        };
+        Flat: {
+            error: string;
         };
         GivenGrade: {
             /** Format: date-time */
@@ -2564,6 +2694,199 @@ export interface components {
              * @enum {string}
              */
             verdict?: "pass" | "fail";
+        };
+        RAFTError: {
+            code: string;
+            message: string;
+        };
+        RAFTMeasure: {
+            /** Format: double */
+            lower: number;
+            /** Format: double */
+            mean: number;
+            /**
+             * Format: int64
+             * @description Prompts
+             */
+            n: number;
+            /** Format: double */
+            upper: number;
+        };
+        RAFTPlan: {
+            /**
+             * Format: double
+             * @description What the judge is probably paid in a round
+             */
+            estimated_scoring_usd: number;
+            /**
+             * Format: double
+             * @description What is left for GPUs in a round
+             */
+            gpu_budget_usd: number;
+            /** Format: int64 */
+            held_out_count: number;
+            /**
+             * Format: double
+             * @description The lowest budgetUsd that is not refused
+             */
+            least_budget_usd: number;
+            /** Format: int64 */
+            prompt_count: number;
+            /**
+             * Format: double
+             * @description What the judge may be paid at most in a round
+             */
+            reward_budget_usd: number;
+            /**
+             * Format: int64
+             * @description That are scored in a round, of both models
+             */
+            samples: number;
+        };
+        RAFTRequest: {
+            /** @description A model of GET /v1/fine-tuning/models that a worker can sample, or a version of one: its id (mv_…) or its name (ft/…) */
+            baseModel: string;
+            /**
+             * Format: double
+             * @description For GPUs and judges, of all rounds together. Each round has an equal part, which is set aside when it begins
+             */
+            budgetUsd: number;
+            /** @description The judge that scores: it needs a certificate */
+            criterionId: string;
+            /** @description Its conversations, without the last answers, are the prompts */
+            datasetId: string;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            gpuCount: number;
+            /** @description By default any */
+            gpuType?: string;
+            /** @description Of the fine-tuning job */
+            hyperparameters?: components["schemas"]["FineTuningHyperparameters"];
+            /**
+             * Format: int64
+             * @default 256
+             */
+            maxCompletionTokens: number;
+            /**
+             * Format: double
+             * @description The lowest grade of a sample that is trained on
+             * @default 0.7
+             */
+            minGrade: number;
+            /**
+             * Format: int64
+             * @description How many prompts, of which a fifth is held out; 0 for all, up to 5000
+             */
+            promptCount?: number;
+            /**
+             * Format: int64
+             * @description How many rounds, at most: the next one starts from the new model, if the improvement is proven
+             * @default 1
+             */
+            rounds: number;
+            /**
+             * Format: int64
+             * @default 4
+             */
+            samplesPerPrompt: number;
+            /**
+             * Format: int64
+             * @description By default a random one, which the round shows
+             */
+            seed?: number;
+            /** @description A part of the names of the models that are made */
+            suffix?: string;
+            /**
+             * Format: double
+             * @default 1
+             */
+            temperature: number;
+        };
+        RAFTRound: {
+            /**
+             * Format: int64
+             * @description Samples that are trained on: at most one of a prompt
+             */
+            accepted: number;
+            base_model: string;
+            /**
+             * Format: double
+             * @description Of this round
+             */
+            budget_usd: number;
+            /** @description The first of the rounds that follow each other */
+            campaign_id: string;
+            /** Format: date-time */
+            created_at: string;
+            criterion_id: string;
+            dataset_id: string;
+            error: components["schemas"]["RAFTError"] | null;
+            fine_tuning_job_id: string;
+            /** Format: date-time */
+            finished_at: string | null;
+            /**
+             * Format: int64
+             * @description Prompts that are not trained on, and measure the improvement
+             */
+            held_out_count: number;
+            id: string;
+            /** @description After minus before, paired by prompt. A grade that is missing counts against it */
+            improvement: components["schemas"]["RAFTMeasure"] | null;
+            measuring_run_id: string;
+            /** Format: double */
+            min_grade: number;
+            model_version_id: string | null;
+            next_round_id: string | null;
+            /** @enum {string} */
+            object: "raft.round";
+            /** @description The model version that it starts from; null for the base model */
+            parent_id: string | null;
+            /**
+             * Format: double
+             * @description 0 to 1, over all stages
+             */
+            progress: number;
+            /** Format: int64 */
+            prompt_count: number;
+            /** @description Of the other samples: below_min_grade, not_best, not_scored, empty, duplicate */
+            rejected_by_reason: {
+                [key: string]: number;
+            };
+            reward_after: components["schemas"]["RAFTMeasure"] | null;
+            /** @description On the held-out prompts */
+            reward_before: components["schemas"]["RAFTMeasure"] | null;
+            reward_session_id: string;
+            /**
+             * Format: int64
+             * @description Counts from 1
+             */
+            round: number;
+            /**
+             * Format: int64
+             * @description How many there will be, at most
+             */
+            rounds: number;
+            /** Format: int64 */
+            samples_per_prompt: number;
+            sampling_run_id: string;
+            /** Format: int64 */
+            seed: number;
+            /**
+             * Format: double
+             * @description According to the ledger
+             */
+            spent_usd: number;
+            /**
+             * @description Where it is, or where it ended
+             * @enum {string}
+             */
+            stage: "sampling" | "scoring" | "training" | "measuring" | "comparing";
+            /** @enum {string} */
+            status: "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELLED";
+            /** @description Why no round follows, where more were asked for */
+            stopped_reason: string | null;
         };
         RecentJob: {
             /** Format: double */
@@ -6110,6 +6433,165 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StoredQuotas"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-raft-plans": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RAFTRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RAFTPlan"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-raft-rounds": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RAFTRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RAFTRound"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-raft-rounds-id-cancel": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RAFTRound"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
                 };
             };
             /** @description A refusal */

@@ -1840,6 +1840,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/raft/rounds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List RAFT rounds, the newest first
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-raft-rounds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/raft/rounds/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a RAFT round: its stage, rewards and cost
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-raft-rounds-id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/rerank": {
         parameters: {
             query?: never;
@@ -3594,6 +3634,8 @@ export interface components {
             /** @enum {string} */
             object: "fine_tuning.job";
             output_model: string | null;
+            /** @description The model version whose weights it begins with; null for the base model */
+            parent_id: string | null;
             paused_reason: string | null;
             /**
              * Format: double
@@ -3625,7 +3667,7 @@ export interface components {
             validation_file: string | null;
         };
         FineTuningRequest: {
-            /** @description A model of GET /v1/fine-tuning/models */
+            /** @description A model of GET /v1/fine-tuning/models, or a version of one: its id (mv_…) or its name (ft/…) */
             baseModel: string;
             /**
              * Format: double
@@ -4953,6 +4995,107 @@ export interface components {
             base_url?: string;
             /** @description A provider of the catalog, such as anthropic */
             provider: string;
+        };
+        RAFTError: {
+            code: string;
+            message: string;
+        };
+        RAFTMeasure: {
+            /** Format: double */
+            lower: number;
+            /** Format: double */
+            mean: number;
+            /**
+             * Format: int64
+             * @description Prompts
+             */
+            n: number;
+            /** Format: double */
+            upper: number;
+        };
+        RAFTRound: {
+            /**
+             * Format: int64
+             * @description Samples that are trained on: at most one of a prompt
+             */
+            accepted: number;
+            base_model: string;
+            /**
+             * Format: double
+             * @description Of this round
+             */
+            budget_usd: number;
+            /** @description The first of the rounds that follow each other */
+            campaign_id: string;
+            /** Format: date-time */
+            created_at: string;
+            criterion_id: string;
+            dataset_id: string;
+            error: components["schemas"]["RAFTError"] | null;
+            fine_tuning_job_id: string;
+            /** Format: date-time */
+            finished_at: string | null;
+            /**
+             * Format: int64
+             * @description Prompts that are not trained on, and measure the improvement
+             */
+            held_out_count: number;
+            id: string;
+            /** @description After minus before, paired by prompt. A grade that is missing counts against it */
+            improvement: components["schemas"]["RAFTMeasure"] | null;
+            measuring_run_id: string;
+            /** Format: double */
+            min_grade: number;
+            model_version_id: string | null;
+            next_round_id: string | null;
+            /** @enum {string} */
+            object: "raft.round";
+            /** @description The model version that it starts from; null for the base model */
+            parent_id: string | null;
+            /**
+             * Format: double
+             * @description 0 to 1, over all stages
+             */
+            progress: number;
+            /** Format: int64 */
+            prompt_count: number;
+            /** @description Of the other samples: below_min_grade, not_best, not_scored, empty, duplicate */
+            rejected_by_reason: {
+                [key: string]: number;
+            };
+            reward_after: components["schemas"]["RAFTMeasure"] | null;
+            /** @description On the held-out prompts */
+            reward_before: components["schemas"]["RAFTMeasure"] | null;
+            reward_session_id: string;
+            /**
+             * Format: int64
+             * @description Counts from 1
+             */
+            round: number;
+            /**
+             * Format: int64
+             * @description How many there will be, at most
+             */
+            rounds: number;
+            /** Format: int64 */
+            samples_per_prompt: number;
+            sampling_run_id: string;
+            /** Format: int64 */
+            seed: number;
+            /**
+             * Format: double
+             * @description According to the ledger
+             */
+            spent_usd: number;
+            /**
+             * @description Where it is, or where it ended
+             * @enum {string}
+             */
+            stage: "sampling" | "scoring" | "training" | "measuring" | "comparing";
+            /** @enum {string} */
+            status: "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELLED";
+            /** @description Why no round follows, where more were asked for */
+            stopped_reason: string | null;
         };
         Ranked: {
             /** @description Where return_documents asks for it */
@@ -10664,6 +10807,101 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-raft-rounds": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RAFTRound"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-raft-rounds-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RAFTRound"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
                 };
             };
             /** @description A refusal */

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pathlib
 import random
+from typing import Any
 
 from .. import data
 from ..engine import Context, Job
@@ -36,7 +37,7 @@ class Sampling:
 
     def __init__(self, job: Job, context: Context) -> None:
         self.job, self.context = job, context
-        self.model = start(job)
+        self.load()
         self.prompts = prompts(job)
         self.count = int(job.hyperparameters.get("samples_per_prompt") or 1)
         self.heat = float(job.hyperparameters.get("temperature") or 1.0)
@@ -63,13 +64,22 @@ class Sampling:
                 return
         self.context.done(self.step, self.tokens)
 
+    def load(self) -> None:
+        """Load the model."""
+        self.model: Any = start(self.job)
+
     def answer(self, name: str, prompt: list[data.Row]) -> None:
         """Answer a prompt."""
-        for index in range(self.count):
-            rng = random.Random(f"{self.job.spec.get('seed') or 0}/{name}/{index}")
-            text = self.model.sample(rng, BEFORE, self.longest, self.heat)
-            self.tokens += size(prompt) + len(text)
-            self.lines.append(line(name, index, text.decode("utf-8", "replace")))
+        seed = self.job.spec.get("seed") or 0
+        dice = [random.Random(f"{seed}/{name}/{index}") for index in range(self.count)]
+        for index, text in enumerate(self.written(name, prompt, dice)):
+            self.lines.append(line(name, index, text))
+
+    def written(self, name: str, prompt: list[data.Row], dice: list[random.Random]) -> list[str]:
+        """The answers to a prompt, each by dice of its own."""
+        found = [self.model.sample(rng, BEFORE, self.longest, self.heat) for rng in dice]
+        self.tokens += size(prompt) * len(found) + sum(map(len, found))
+        return [text.decode("utf-8", "replace") for text in found]
 
     def save(self) -> None:
         """Write a checkpoint: all samples so far."""

@@ -1,16 +1,35 @@
-"""`tiny/llama`: a random transformer over bytes, the same for everyone. It is for trying out, and knows nothing."""
+"""Random transformers over bytes, the same for everyone: `tiny/llama` for trying out on any machine, and a larger one
+for measuring a GPU. They know nothing."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 
-MODEL = "tiny/llama"
-CONTEXT = 512
-PARAMETERS = 1_210_240
 SEED = 20_261_118
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's size."""
+
+    parameters: int
+    context: int
+    hidden: int
+    between: int
+    layers: int
+    heads: int
+    shared: int  # heads of keys and values
+
+
+MODEL, LARGE = "tiny/llama", "random/llama-142m"
+SHAPES = {
+    MODEL: Shape(1_210_240, 512, 160, 448, 4, 4, 2),
+    LARGE: Shape(141_584_384, 1024, 1024, 2816, 11, 16, 16),
+}
 
 PAD, START, END = "<|pad|>", "<|start|>", "<|end|>"
 
@@ -23,7 +42,7 @@ TEMPLATE = """{%- for message in messages -%}
 {% endif -%}"""
 
 
-def tokenizer() -> Any:
+def tokenizer(name: str = MODEL) -> Any:
     """A token is a byte."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {word: number for number, word in enumerate([PAD, START, END, *alphabet])}
@@ -32,20 +51,22 @@ def tokenizer() -> Any:
     each.decoder = decoders.ByteLevel()
     made = PreTrainedTokenizerFast(
         tokenizer_object=each, pad_token=PAD, eos_token=END, additional_special_tokens=[START], padding_side="left",
-        model_max_length=CONTEXT,
+        model_max_length=SHAPES[name].context,
     )  # fmt: skip
     made.chat_template = TEMPLATE
     return made
 
 
-def model(words: Any) -> Any:
+def model(words: Any, name: str = MODEL) -> Any:
     """The base model."""
     set_seed(SEED)
+    shape = SHAPES[name]
     config = LlamaConfig(
-        vocab_size=len(words), hidden_size=160, intermediate_size=448, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=CONTEXT, tie_word_embeddings=True, bos_token_id=None,
+        vocab_size=len(words), hidden_size=shape.hidden, intermediate_size=shape.between,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.shared,
+        max_position_embeddings=shape.context, tie_word_embeddings=True, bos_token_id=None,
         eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id,
     )  # fmt: skip
     made = LlamaForCausalLM(config)
-    made.config._name_or_path = MODEL
+    made.config._name_or_path = name
     return made

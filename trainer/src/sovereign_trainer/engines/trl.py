@@ -1,4 +1,4 @@
-"""The engine `trl`: SFT and DPO with TRL on PyTorch, of full weights or LoRA; bf16 on a GPU, fp32 on a CPU.
+"""The engine `trl`: SFT, DPO and GRPO with TRL on PyTorch, of full weights or LoRA; bf16 on a GPU, fp32 on a CPU.
 
 A resumed run gives the same losses as one that was left alone. That needs the same seed and number of steps, the
 optimizer's state, that of the random generators, and a checkpoint that is whole: one without its optimizer would be
@@ -24,46 +24,44 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on a busy machine a
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, TrainerState
+from transformers import TrainerCallback, TrainerState
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
 from .. import data
 from ..engine import About, Context, Job, Model
-from ..errors import Failure
-from . import tiny
+from ..errors import Failure, Halt
+from . import tiny, trl_grpo
+from .trl_sampling import sample
+from .trl_start import start, tokenizer
 
-METHODS = ("sft", "dpo")
+METHODS = ("sft", "dpo", "grpo", "sample")
 
-STATE = ("optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth", "trainer_state.json")
-"""What a checkpoint has for the trainer alone. It is kept below state/."""
+STATE = ("optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth", "trainer_state.json", "ref")
+"""What a checkpoint has for the trainer alone. It is kept below state/. `ref` is the adapter that a run began with."""
 
 NEEDED = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 LEFT_OUT = ("training_args.bin", "README.md")
 """Names this machine's folders, or the day."""
 
-PLAIN = (
-    "{% for message in messages %}{{ message.role }}: {% if message.role == 'assistant' %}{% generation %}"
-    "{{ message.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ message.content }}{% endif %}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
-)
-"""For base models without a chat template."""
-
 
 def about() -> About:
     """What it can train on this machine."""
-    models = [Model(tiny.MODEL, tiny.PARAMETERS, tiny.CONTEXT, random=True)]
+    models = {name: Model(name, one.parameters, one.context, random=True) for name, one in tiny.SHAPES.items()}
     if not torch.cuda.is_available():
-        return About(list(METHODS), models)
+        return About(list(METHODS), [models[tiny.MODEL]])
     name = torch.cuda.get_device_name(0).lower().removeprefix("nvidia ").split()[0]
-    return About(list(METHODS), models, gpu_type=name)
+    return About(list(METHODS), list(models.values()), gpu_type=name)
 
 
 def run(job: Job, context: Context) -> None:
-    """Train a run."""
+    """Do a run."""
     if job.method not in METHODS:
         raise Failure("unsupported_method", f"the engine trl does not train with {job.method!r}")
     try:
-        Training(job, context).run()
+        if job.method == "sample":
+            sample(job, context)
+        else:
+            Training(job, context).run()
     except torch.OutOfMemoryError as error:
         raise Failure("out_of_memory", f"take a smaller batch_size or max_length: {error}") from None
 
@@ -75,21 +73,22 @@ class Training:
         self.job, self.context = job, context
         self.settings = job.hyperparameters
         self.cuda = torch.cuda.is_available()
-        self.words = self.tokenizer()
-        rows = self.read("train.jsonl")
+        self.words = tokenizer(job)
+        rows = self.rows()
         held = self.read("validation.jsonl") if "validation.jsonl" in job.inputs else None
         self.batch = int(self.settings.get("batch_size") or 8)
         self.accumulation = int(self.settings.get("gradient_accumulation") or 1)
-        per_epoch = math.ceil(len(rows) / (self.batch * self.accumulation))
-        self.total = max(1, math.ceil(float(self.settings.get("epochs") or 1) * per_epoch))
-        self.total = min(self.total, int(self.settings.get("max_steps") or self.total))
+        self.total = self.steps(len(rows))
         self.callback = Follow(self)
         self.trainer = self.build(rows, held)
 
     def run(self) -> None:
         resume = unpack(pathlib.Path(self.job.resume), pathlib.Path(self.job.folder)) if self.job.resume else None
         if resume is None or not self.callback.ended(read_state(resume)):
-            self.trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            try:
+                self.trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            except Halt as halt:
+                self.callback.halt(self.trainer, str(halt))
             state = self.trainer.state
         else:
             state = read_state(resume)
@@ -102,23 +101,20 @@ class Training:
             self.context.message(f"stopped early: eval_loss was lowest at step {best}", step=step)
         self.context.done(step, tokens)
 
-    def tokenizer(self) -> Any:
-        if self.job.base_model == tiny.MODEL:
-            return tiny.tokenizer()
-        if not self.job.model_folder:
-            raise Failure("unsupported_model", f"this worker has no model {self.job.base_model!r}")
-        words = AutoTokenizer.from_pretrained(self.job.model_folder)
-        words.pad_token = words.pad_token or words.eos_token
-        words.chat_template = words.chat_template or PLAIN
-        return words
+    def rows(self) -> Dataset:
+        """What the run learns from."""
+        if self.job.method == "grpo":
+            return trl_grpo.prompts(self.job, self.context, self.words)
+        return self.read("train.jsonl")
 
-    def model(self) -> Any:
-        if self.job.base_model == tiny.MODEL:
-            return tiny.model(self.words)
-        kind = torch.bfloat16 if self.cuda and self.job.spec.get("lora") else torch.float32
-        made = AutoModelForCausalLM.from_pretrained(self.job.model_folder, dtype=kind)
-        made.config._name_or_path = self.job.base_model  # what an adapter names as its base
-        return made
+    def steps(self, rows: int) -> int:
+        """How many steps there are."""
+        most = int(self.settings.get("max_steps") or 0)
+        if self.job.method == "grpo":
+            return most or 100
+        per_epoch = math.ceil(rows / (self.batch * self.accumulation))
+        found = max(1, math.ceil(float(self.settings.get("epochs") or 1) * per_epoch))
+        return min(found, most or found)
 
     def read(self, name: str) -> Dataset:
         """The rows of an input, as TRL reads them."""
@@ -146,14 +142,24 @@ class Training:
             r=int(lora["rank"]), lora_alpha=lora["alpha"], lora_dropout=float(lora.get("dropout") or 0.0),
             target_modules="all-linear", task_type="CAUSAL_LM",
         )  # fmt: skip
+        model = start(self.job, self.words)
+        if hasattr(model, "peft_config"):
+            adapter = None  # it has one, which is trained on
         common = {
-            "model": self.model(), "train_dataset": rows, "eval_dataset": held, "processing_class": self.words,
-            "callbacks": [self.callback], "peft_config": adapter or None,
+            "train_dataset": rows, "processing_class": self.words, "callbacks": [self.callback],
+            "peft_config": adapter or None,
         }  # fmt: skip
+        if self.job.method == "grpo":
+            return trl_grpo.build(self.job, self.context, model, self.arguments(), **common)
+        common |= {"model": model, "eval_dataset": held}
+        length = {"max_length": int(self.settings.get("max_length") or 1024)}
+        counted = {"include_num_input_tokens_seen": "non_padding"}  # GRPO counts by itself
         if self.job.method == "sft":
-            return SFTTrainer(args=SFTConfig(assistant_only_loss=self.marked(), **self.arguments()), **common)
-        arguments = DPOConfig(beta=float(self.settings.get("beta") or 0.1), **self.arguments())
-        return DPOTrainer(args=arguments, ref_model=None if adapter else self.model(), **common)
+            config = SFTConfig(assistant_only_loss=self.marked(), **self.arguments(), **length, **counted)
+            return SFTTrainer(args=config, **common)
+        config = DPOConfig(beta=float(self.settings.get("beta") or 0.1), **self.arguments(), **length, **counted)
+        full = adapter is None and not hasattr(model, "peft_config")
+        return DPOTrainer(args=config, ref_model=start(self.job, self.words) if full else None, **common)
 
     def arguments(self) -> dict[str, Any]:
         seed = int(self.job.spec.get("seed") or 0)
@@ -167,7 +173,6 @@ class Training:
             "lr_scheduler_type": "linear",
             "warmup_steps": math.ceil(float(self.settings.get("warmup_ratio") or 0.0) * self.total),
             "weight_decay": float(self.settings.get("weight_decay") or 0.0),
-            "max_length": int(self.settings.get("max_length") or 1024),
             "seed": seed,
             "data_seed": seed,
             "use_cpu": not self.cuda,
@@ -175,7 +180,6 @@ class Training:
             "gradient_checkpointing": False,
             "logging_steps": max(1, self.total // 1000),
             "logging_nan_inf_filter": False,
-            "include_num_input_tokens_seen": "non_padding",
             "save_strategy": "no",  # the callback says when
             "eval_strategy": "no",
             "save_only_model": False,
@@ -194,6 +198,9 @@ class Follow(TrainerCallback):  # type: ignore[misc]
         self.patience = int(spec.get("early_stopping_patience") or 0)
         self.held = "validation.jsonl" in training.job.inputs
         self.stopped = False
+        self.saved = -1  # the step of the last checkpoint
+        self.dice: trl_grpo.Dice | None = None  # after the last step
+        self.tokens = 0
         self.figures: dict[str, float] = {}
 
     def best(self, state: Any) -> tuple[int, int]:
@@ -208,11 +215,26 @@ class Follow(TrainerCallback):  # type: ignore[misc]
         """It was trained to the end, or evaluations did not improve for as long as it is patient."""
         return state.global_step >= self.training.total or 0 < self.patience <= self.best(state)[1]
 
+    def halt(self, trainer: Any, why: str) -> None:
+        """Forget the step that cannot be finished: save the one before, with the random generators as they were."""
+        state = trainer.state
+        self.stopped = True
+        self.context.message(f"stops after step {state.global_step}: {why}", "warn", state.global_step)
+        if self.saved < state.global_step and self.dice:
+            self.dice.restore()
+            state.num_input_tokens_seen = self.tokens
+            trainer._save_checkpoint(trainer.model_wrapped, trial=None)
+            self.on_save(trainer.args, state, None)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.saved, self.tokens = state.global_step, int(state.num_input_tokens_seen)
         self.context.progress(state.global_step, self.training.total, int(state.num_input_tokens_seen))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         last = state.global_step >= self.training.total
+        self.tokens = int(state.num_input_tokens_seen)
+        if self.training.job.method == "grpo":
+            self.dice = trl_grpo.Dice()
         if last or state.global_step % self.save_every == 0:
             control.should_log = control.should_save = True
             control.should_evaluate = self.held
@@ -239,6 +261,7 @@ class Follow(TrainerCallback):  # type: ignore[misc]
         folder = pathlib.Path(args.output_dir) / f"checkpoint-{state.global_step}"
         ready = pathlib.Path(self.training.job.folder) / f"checkpoint-{state.global_step}"
         pack(folder, ready, self.training.job)
+        self.saved = state.global_step
         self.context.checkpoint(state.global_step, ready, self.figures)
 
 
@@ -246,7 +269,7 @@ def told(name: str, value: Any) -> bool:
     """Figures that are the same in every attempt: not how long it took, nor what this attempt has counted."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    counted = name in ("num_tokens", "eval_num_tokens", "total_flos", "num_input_tokens_seen")
+    counted = name in ("num_tokens", "eval_num_tokens", "total_flos", "num_input_tokens_seen", "step_time")
     return not (counted or name.endswith(("_runtime", "_per_second")))
 
 
@@ -259,7 +282,7 @@ def pack(folder: pathlib.Path, ready: pathlib.Path, job: Job) -> None:
     for name in LEFT_OUT:
         (folder / name).unlink(missing_ok=True)
     for name in STATE:
-        if (folder / name).is_file():
+        if (folder / name).exists():
             os.replace(folder / name, folder / "state" / name)
     adapter = folder / "adapter_config.json"
     if adapter.is_file():  # the order of its lists is another one in every process
@@ -280,8 +303,7 @@ def unpack(kept: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
         raise Failure("invalid_checkpoint", f"the checkpoint has no {', '.join(missing)}")
     made = folder / "resume"
     shutil.copytree(kept, made, ignore=lambda *_: ["state"], copy_function=os.link)
-    for path in (kept / "state").iterdir():
-        os.link(path, made / path.name)
+    shutil.copytree(kept / "state", made, copy_function=os.link, dirs_exist_ok=True)
     return made
 
 

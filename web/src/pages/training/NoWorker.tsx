@@ -5,8 +5,7 @@ import { EmptyState } from '../../ui/EmptyState'
 /** What starts a worker for a workspace, on the server's machine or one that reaches it. */
 export const workerSnippet = (origin: string): string => `sovereign admin worker create laptop --json \\
   | python3 -c 'import json,sys; print(json.load(sys.stdin)["token"])' >worker.token
-sovereign train worker --install
-sovereign train worker --url ${origin} --token-file worker.token`
+sovereign train worker --install --url ${origin} --token-file worker.token`
 
 /** Nobody trains yet: how a worker is started. */
 export function NoWorker({ action }: { action?: ReactNode }) {

@@ -1,37 +1,29 @@
 // RAFT rounds: sample, score, train on the winners, measure again.
 import { queryOptions } from '@tanstack/react-query'
 import { data, v1 } from '../../api/client'
+import type { components as Dashboard } from '../../api/dashboard'
+import type { components as V1 } from '../../api/v1'
 import { oneOf, text, type State } from '../../query'
 import { isAmount } from './request'
 
-export interface Measure { mean: number; lower: number; upper: number; n: number }
-export interface Round {
-  id: string; campaign_id: string; round: number; rounds: number; status: string; stage: string; progress: number; base_model: string; parent_id: string | null
-  dataset_id: string; criterion_id: string; prompt_count: number; held_out_count: number; samples_per_prompt: number; min_grade: number; seed: number
-  accepted: number; rejected_by_reason: Record<string, number> | null; reward_before: Measure | null; reward_after: Measure | null; improvement: Measure | null
-  reward_session_id: string; fine_tuning_job_id: string; model_version_id: string | null; next_round_id: string | null; stopped_reason: string | null
-  budget_usd: number; spent_usd: number; error: { code: string; message: string } | null; created_at: string; finished_at: string | null
-}
+export type Round = V1['schemas']['RAFTRound']
+export type Measure = V1['schemas']['RAFTMeasure']
 /** What a round will do and cost. */
-export interface Plan {
-  prompt_count: number; held_out_count: number; samples: number; estimated_scoring_usd: number; reward_budget_usd: number; gpu_budget_usd: number; least_budget_usd: number
-}
+export type Plan = Dashboard['schemas']['RAFTPlan']
 
 export const stages = ['sampling', 'scoring', 'training', 'measuring', 'comparing'] as const
 
 export const isOver = (round: Round): boolean => round.status !== 'RUNNING'
 
-const get = <T>(ws: string, path: string, signal: AbortSignal) => data(v1(ws).GET(path as never, { signal } as never) as never) as Promise<T>
-
 export const roundsQuery = (ws: string) => queryOptions({
   queryKey: ['raft-rounds', ws],
-  queryFn: async ({ signal }) => (await get<Round[] | null>(ws, '/v1/raft/rounds?limit=200', signal)) ?? [],
+  queryFn: async ({ signal }): Promise<Round[]> => (await data(v1(ws).GET('/v1/raft/rounds', { params: { query: { limit: 200 } }, signal }))) ?? [],
   refetchInterval: (query) => (query.state.data?.some((round) => !isOver(round)) ? 3000 : false),
 })
 
 export const roundQuery = (ws: string, id: string) => queryOptions({
   queryKey: ['raft-round', ws, id],
-  queryFn: ({ signal }) => get<Round>(ws, `/v1/raft/rounds/${encodeURIComponent(id)}`, signal),
+  queryFn: ({ signal }) => data(v1(ws).GET('/v1/raft/rounds/{id}', { params: { path: { id } }, signal })),
   refetchInterval: (query) => (query.state.data && !isOver(query.state.data) ? 3000 : false),
 })
 
