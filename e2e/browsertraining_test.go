@@ -23,10 +23,14 @@ func prepareTraining(t *testing.T, p instance) (*process, object) {
 		judgeConfig(t, startProvider(t), map[string]string{"judges": "mock?judge"}, nil))
 	s.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
 	c := s.caller()
-	for name, model := range map[string]string{"Pleased": "mock/judges", "Anchor": "sim/judge"} {
-		judge := c.criterion(t, model, object{"name": name})
+	judges := object{}
+	for role, of := range map[string][2]string{"judge": {"Pleased", "mock/judges"}, "anchor": {"Anchor", "sim/judge"}} {
+		judge := c.criterion(t, of[1], object{"name": of[0]})
 		c.grade(t, judge, inlines("what", 240))
-		c.calibrated(t, judge)
+		if w := c.calibrated(t, judge); w.Block.Trust != "calibrated" && w.Block.Trust != "certified" {
+			t.Fatalf("%s: %+v", role, w.Block)
+		}
+		judges[role] = judge
 	}
 	const asked = 24
 	for i := range asked {
@@ -52,5 +56,6 @@ func prepareTraining(t *testing.T, p instance) (*process, object) {
 	})
 	return s, object{
 		"key": s.key(), "link": s.out.find(linkText, s.done), "token": minted.Token, "tokenFile": token, "examples": string(examples()),
+		"judge": judges["judge"], "anchor": judges["anchor"],
 	}
 }

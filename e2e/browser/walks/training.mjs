@@ -129,6 +129,7 @@ export default async function ({ facts, open, step }) {
   await told('The tool is deleted')
 
   await grpo({ facts, owner, step, read, told, idOf })
+  await raft({ facts, owner, step, read, told, idOf })
   await owner.verifyNow()
 }
 
@@ -140,10 +141,13 @@ async function grpo({ facts, owner, step, read, told, idOf }) {
   const form = owner.dialog('New GRPO run')
   await form.getByLabel('Base model').selectOption('tiny/bigram')
   await form.getByLabel('Prompts', { exact: true }).selectOption({ index: 1 })
-  await form.getByLabel('Judge that rewards').selectOption({ index: 1 })
-  await form.getByLabel('Anchor', { exact: true }).selectOption({ index: 1 })
+  await form.getByLabel('Judge that rewards').selectOption(facts.judge)
+  await form.getByLabel('Anchor', { exact: true }).selectOption(facts.anchor)
   await form.getByLabel('Steps', { exact: true }).fill('5000')
-  await form.getByLabel('Budget, $').fill('8')
+  await form.getByLabel('Prompts of a step').fill('1')
+  await form.getByLabel('Group').fill('2')
+  await form.getByLabel('Budget, $').fill('14')
+  await form.getByLabel('Of it for judges, $').fill('10')
   await form.getByText(/^The judge scores at most/).waitFor()
   await owner.check('a new GRPO run')
   await owner.button('Hold the budget and start', form).click()
@@ -184,6 +188,33 @@ async function grpo({ facts, owner, step, read, told, idOf }) {
   await page.getByText('1 candidate waits for an eval').waitFor()
   await owner.visit('', 'Home')
   await page.getByRole('link', { name: 'Candidates of training' }).waitFor()
+}
+
+async function raft({ facts, owner, step, read, told, idOf }) {
+  const { page } = owner
+  step('a RAFT round: its plan before the button, its stages, what it proved')
+  await owner.visit('training?tab=rounds', 'Training')
+  await page.getByText('No rounds yet').waitFor()
+  await page.keyboard.press('n')
+  const form = owner.dialog('New RAFT round')
+  await form.getByLabel('Base model').selectOption('tiny/bigram')
+  await form.getByLabel('Prompts', { exact: true }).selectOption({ index: 1 })
+  await form.getByLabel('Judge that rewards').selectOption(facts.anchor)
+  await form.getByLabel('Least grade').fill('0')
+  await form.getByLabel('Budget, $').fill('4')
+  await form.getByText(/are held out; .* answers are scored/).waitFor()
+  await owner.check('a new RAFT round')
+  await owner.button('Hold the budget and start', form).click()
+  await told('The round has begun')
+  await owner.heading('RAFT round 1 of tiny/bigram')
+  const id = idOf()
+  await owner.until('the round has ended', async () => (await read(`raft/rounds/${id}`)).status !== 'RUNNING')
+  const round = await read(`raft/rounds/${id}`)
+  assert.equal(round.status, 'SUCCEEDED', JSON.stringify(round.error))
+  await owner.visit(`training/rounds/${id}`, 'RAFT round 1 of tiny/bigram')
+  await page.getByText(/It was the last round that was asked for/).waitFor()
+  await page.getByRole('figure', { name: /Mean grade/ }).waitFor()
+  await owner.visit('training?tab=rounds', 'Training')
 }
 
 let made = 0
