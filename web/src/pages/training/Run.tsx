@@ -161,11 +161,15 @@ function Log({ messages }: { messages: Event[] }) {
   )
 }
 
+/** What says how good a checkpoint is; how it was trained stands in the curves. */
+const measured = (of: Checkpoint): [string, number][] =>
+  Object.entries((of.metrics ?? {}) as Record<string, number>).filter(([name]) => /loss|reward|accurac/.test(name))
+
 const columns: Column<Checkpoint>[] = [
-  { id: 'step', header: 'Step', width: '90px', right: true, card: 'title', cell: (one) => count(one.step) },
+  { id: 'step', header: 'Step', width: '90px', right: true, card: 'title', cell: (one) => <><span className="sm:hidden">Step </span>{count(one.step)}</> },
   {
     id: 'metrics', header: 'Measured', width: 'minmax(180px,2fr)',
-    cell: (one) => Object.entries((one.metrics ?? {}) as Record<string, number>).map(([name, value]) => `${name} ${figure(value)}`).join(', ') || <span className="text-faint">–</span>,
+    cell: (one) => measured(one).map(([name, value]) => `${name} ${figure(value)}`).join(', ') || <span className="text-faint">–</span>,
   },
   { id: 'bytes', header: 'Size', width: '100px', right: true, card: 'title', cell: (one) => bytes(one.bytes) },
   { id: 'sha', header: 'SHA-256', width: '140px', card: 'none', cell: (one) => <code className="font-mono text-xs">{one.sha256.slice(0, 12)}…</code> },

@@ -7,7 +7,7 @@ import { useWorkspaceId } from '../../api/session'
 import { useToast } from '../../app/Toasts'
 import { bytes } from '../../format'
 import { useAllowed } from '../../ui/Allowed'
-import { Button } from '../../ui/Button'
+import { Button, buttonClass } from '../../ui/Button'
 import { CopyButton, CurlButton, Id } from '../../ui/Copy'
 import { Confirm } from '../../ui/Dialog'
 import { A } from '../../ui/Link'
@@ -35,6 +35,7 @@ export default function Version() {
   return (
     <Page title={v.name} above={above} aside={<>{methodNames[v.method] ?? v.method} of {v.base_model}</>} actions={<>
       <CurlButton call={{ path: `/v1/model-versions/${v.id}` }} small={false} />
+      <A to="training" query={{ new: 'job', model: v.id }} className={buttonClass()}>Train it further</A>
       <Delete of={v} />
     </>}>
       <Section title="Lineage" actions={<CurlButton call={{ path: `/v1/model-versions/${v.id}/lineage` }} />}>
