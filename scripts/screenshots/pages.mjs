@@ -37,6 +37,8 @@ export async function pages(find, trained) {
       { name: 'training-run', title: 'Training: a GRPO run', path: `training/runs/${trained.run}` },
       { name: 'models', title: 'Training: models', path: 'training?tab=models' },
       { name: 'model', title: 'Training: a model and its lineage', path: `training/models/${trained.version}` },
+      { name: 'rounds', title: 'Training: RAFT rounds', path: 'training?tab=rounds' },
+      { name: 'round', title: 'Training: a RAFT round', path: `training/rounds/${trained.round}` },
       { name: 'tools', title: 'Training: environment tools', path: 'training?tab=tools' },
     ] : []),
     { name: 'wallet', title: 'Wallet: usage by tag', path: 'wallet?by=tag' },

@@ -90,11 +90,12 @@ async function enter(browser, { link, data }) {
     if (!found) throw new Error(`the demo has nothing of that kind in ${path}`)
     return found.id
   }
+  const send = (method, path, body) => page.evaluate(async ([how, where, sent]) => (await fetch(where, {
+    method: how, headers: { 'Content-Type': 'application/json' }, body: sent && JSON.stringify(sent),
+  })).json(), [method, path, body])
   const trained = data && await train({
-    root, data, base: new URL(link).origin, patience,
-    ask: (method, path, body) => page.evaluate(async ([how, where, sent]) => (await fetch(where, {
-      method: how, headers: { 'Content-Type': 'application/json' }, body: sent && JSON.stringify(sent),
-    })).json(), [method, `/dashboard/v1/${demo}/${path}`, body]),
+    root, data, base: new URL(link).origin, patience, ask: (method, path, body) => send(method, `/dashboard/v1/${demo}/${path}`, body),
+    start: (path, body) => send('POST', `/dashboard/api/w/${demo}/${path}`, body),
   })
   const all = await pages(find, trained)
   return { demo, all, state: await context.storageState(), base: new URL(link).origin }

@@ -1,10 +1,11 @@
-// What is trained before the pictures: a fine-tuning job and a GRPO run of the demo, by a worker that really trains.
+// What is trained before the pictures: a fine-tuning job, a GRPO run and a RAFT round of the demo, by a worker that really
+// trains.
 import { execFileSync, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** ask calls the API of the demo; data is the folder of the server. Answers when both runs have ended. */
-export async function train({ root, data, base, ask, patience }) {
+/** ask calls the API of the demo, and start the dashboard's own; data is the folder of the server. Answers when all have ended. */
+export async function train({ root, data, base, ask, start, patience }) {
   const token = join(data, 'worker.token')
   const minted = execFileSync(join(root, 'bin/sovereign'), ['admin', 'worker', 'create', 'laptop', '--data-dir', join(data, 'data'), '--json'])
   writeFileSync(token, JSON.parse(String(minted)).token)
@@ -31,13 +32,16 @@ export async function train({ root, data, base, ask, patience }) {
       baseModel: 'tiny/bigram', datasetId, criterionId: of('Answers the question'), anchorCriterionId: of('Answers the question (anchor)'), seed: 7, maxSteps: 30, groupSize: 4,
       maxCompletionTokens: 40, budgetUsd: 4,
     })
+    const round = await start('raft/rounds', {
+      baseModel: 'tiny/bigram', datasetId, criterionId: of('Answers the question'), seed: 3, samplesPerPrompt: 3, minGrade: 0.5, maxCompletionTokens: 30, rounds: 2, budgetUsd: 6,
+    })
     await ask('POST', 'environment/tools', {
       name: 'look_up_order', description: 'Reads an order by its number: what was bought, when it was sent, and where it is.', endpointUrl: 'https://tools.example.com/orders',
       parameters: { type: 'object', properties: { order: { type: 'string' } }, required: ['order'] },
     })
     const ended = async (path) => ['SUCCEEDED', 'FAILED'].includes((await ask('GET', path)).status)
-    await until(async () => (await ended(`fine-tuning/jobs/${job.id}`)) && ended(`grpo/runs/${run.id}`))
-    return { job: job.id, run: run.id, version: (await ask('GET', `fine-tuning/jobs/${job.id}`)).model_version_id }
+    await until(async () => (await ended(`fine-tuning/jobs/${job.id}`)) && (await ended(`grpo/runs/${run.id}`)) && ended(`raft/rounds/${round.id}`))
+    return { job: job.id, run: run.id, round: round.id, version: (await ask('GET', `fine-tuning/jobs/${job.id}`)).model_version_id }
   } finally {
     stop()
   }

@@ -31,11 +31,11 @@ export const roundQuery = (ws: string, id: string) => queryOptions({
 export function verdict(round: Round): string {
   const gain = round.improvement
   const signed = (x: number) => `${x >= 0 ? '+' : '−'}${Math.abs(x).toFixed(3)}`
-  const proved = !gain ? '' : `On held-out prompts the reward changed by ${signed(gain.mean)} (${signed(gain.lower)} to ${signed(gain.upper)}): ${gain.lower > 0
-    ? 'even the lower bound is above zero.' : 'the lower bound is not above zero, so a gain is not proved.'} `
+  const changed = gain ? `On held-out prompts the reward changed by ${signed(gain.mean)} (${signed(gain.lower)} to ${signed(gain.upper)}). ` : ''
+  if (round.stopped_reason) return `${changed}No round follows: ${round.stopped_reason}.`
+  const proved = !gain ? '' : `${changed}${gain.lower > 0 ? 'Even the lower bound is above zero. ' : 'The lower bound is not above zero, so a gain is not proved. '}`
   if (!isOver(round)) return `${proved}${round.round < round.rounds ? 'The next round begins from the new model if the lower bound of the gain is above zero.' : 'It is the last round that was asked for.'}`
   if (round.next_round_id) return `${proved}The next round has begun from the new model.`
-  if (round.stopped_reason) return `${proved}No round follows: ${round.stopped_reason}`
   return `${proved}${round.round < round.rounds ? 'No round follows.' : 'It was the last round that was asked for.'}`
 }
 

@@ -109,6 +109,6 @@ test('the faults of a file are listed line by line', () => {
 test('a round says what it proved, and why a next one begins or does not', () => {
   const round = (lower: number, more: Partial<Round>) => ({ status: 'SUCCEEDED', round: 1, rounds: 3, next_round_id: null, stopped_reason: null, improvement: { mean: 0.1, lower, upper: 0.2, n: 40 }, ...more }) as Round
   expect(verdict(round(0.02, { next_round_id: 'raft_2' }))).toMatch(/above zero\. The next round has begun/)
-  expect(verdict(round(-0.02, { stopped_reason: 'the improvement is not proven' }))).toMatch(/not proved\. No round follows: the improvement is not proven/)
+  expect(verdict(round(-0.02, { stopped_reason: 'the improvement is not proven' }))).toMatch(/changed by \+0\.100 \(−0\.020 to \+0\.200\)\. No round follows: the improvement is not proven\./)
   expect(verdict(round(0.02, { round: 3 }))).toContain('the last round that was asked for')
 })
