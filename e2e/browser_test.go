@@ -30,6 +30,7 @@ var walks = []walk{
 	{"filter 100,000 logs, save views, follow, freeze a dataset", "logs", prepareLogs},
 	{"start an eval, its gate, a case becomes a label", "evals", filled(fillEvals)},
 	{"begin a reward session, held by its anchor, released, exported, completed", "rewards", prepareRewards},
+	{"train with a worker: a job, a model and its proof, tools, a GRPO run that is held", "training", prepareTraining},
 	{"keys, limits, notifications, evidence, audit; palette and keys", "settings", filled(nil)},
 	{"every page on a phone", "phone", preparePhone},
 	{"make a demo, see every page alive, prove a certificate, delete the demo", "demo", filled(nil)},

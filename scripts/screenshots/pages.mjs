@@ -1,7 +1,7 @@
 // What is photographed: a name for the file, a title, where it is below the workspace, and what is done before the picture.
 
-/** The pages of a demo. find answers ids from the API of the workspace. */
-export async function pages(find) {
+/** The pages of a demo. find answers ids from the API of the workspace; trained has those of what was trained, if anything was. */
+export async function pages(find, trained) {
   const judge = await find('/v1/criteria', (c) => c.name === 'Answers the question')
   const [grading, runs] = [await find('/api/queues', (q) => q.criterion_id && q.source?.kind === 'logs'), await find('/api/queues', (q) => q.source?.kind === 'traces')]
   const dataset = await find('/v1/datasets', (d) => !d.name.endsWith('-eval'))
@@ -30,6 +30,17 @@ export async function pages(find) {
     { name: 'alias', title: 'Aliases: a canary', path: 'aliases/assistant' },
     { name: 'rewards', title: 'Rewards', path: 'rewards' },
     { name: 'session', title: 'Rewards: a session', path: `rewards/${session}` },
+    ...(trained ? [
+      { name: 'training', title: 'Training: runs', path: 'training' },
+      { name: 'training-new', title: 'Training: a new job', path: `training?new=job&model=tiny/bigram&dataset=${dataset}&budget=3` },
+      { name: 'training-job', title: 'Training: a fine-tuning job', path: `training/runs/${trained.job}` },
+      { name: 'training-run', title: 'Training: a GRPO run', path: `training/runs/${trained.run}` },
+      { name: 'models', title: 'Training: models', path: 'training?tab=models' },
+      { name: 'model', title: 'Training: a model and its lineage', path: `training/models/${trained.version}` },
+      { name: 'rounds', title: 'Training: RAFT rounds', path: 'training?tab=rounds' },
+      { name: 'round', title: 'Training: a RAFT round', path: `training/rounds/${trained.round}` },
+      { name: 'tools', title: 'Training: environment tools', path: 'training?tab=tools' },
+    ] : []),
     { name: 'wallet', title: 'Wallet: usage by tag', path: 'wallet?by=tag' },
     { name: 'ledger', title: 'Wallet: ledger', path: 'wallet?tab=ledger' },
     { name: 'keys', title: 'Settings: keys', path: 'settings' },

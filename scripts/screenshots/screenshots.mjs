@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { pages } from './pages.mjs'
+import { train } from './training.mjs'
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..')
 const shown = join(root, 'docs/dashboard')
@@ -41,10 +42,11 @@ const chromium = () => ['chromium', 'chromium-browser', 'google-chrome-stable']
 
 /** A server with a demo, in a folder that is gone afterwards. */
 async function serve() {
-  if (process.env.LINK) return { link: process.env.LINK, stop: () => {} }
+  if (process.env.LINK) return { link: process.env.LINK, data: '', stop: () => {} }
   const data = mkdtempSync(join(tmpdir(), 'screenshots-'))
   const child = spawn(join(root, 'bin/sovereign'), [
     'serve', '--bootstrap', '--demo', '--listen', '127.0.0.1:0', '--operations-listen', 'off', '--data-dir', join(data, 'data'),
+    '--training-prices', 'cpu=3.60',
   ])
   const stop = () => {
     child.kill('SIGKILL')
@@ -63,11 +65,11 @@ async function serve() {
     child.stderr.on('data', read)
     child.on('exit', (code) => failed(new Error(`the server ended with ${code}:\n${said}`)))
   })
-  return { link, stop }
+  return { link, data, stop }
 }
 
 /** The state of a signed-in person, and the workspace of the demo, once it is filled. */
-async function enter(browser, link) {
+async function enter(browser, { link, data }) {
   const context = await browser.newContext()
   const page = await context.newPage()
   const ask = (path) => page.evaluate(async (where) => (await fetch(where)).json(), path)
@@ -88,7 +90,14 @@ async function enter(browser, link) {
     if (!found) throw new Error(`the demo has nothing of that kind in ${path}`)
     return found.id
   }
-  const all = await pages(find)
+  const send = (method, path, body) => page.evaluate(async ([how, where, sent]) => (await fetch(where, {
+    method: how, headers: { 'Content-Type': 'application/json' }, body: sent && JSON.stringify(sent),
+  })).json(), [method, path, body])
+  const trained = data && await train({
+    root, data, base: new URL(link).origin, patience, ask: (method, path, body) => send(method, `/dashboard/v1/${demo}/${path}`, body),
+    start: (path, body) => send('POST', `/dashboard/api/w/${demo}/${path}`, body),
+  })
+  const all = await pages(find, trained)
   return { demo, all, state: await context.storageState(), base: new URL(link).origin }
 }
 
@@ -148,7 +157,7 @@ ${after}`)
 const server = await serve()
 const browser = await playwright().launch({ executablePath: chromium(), args: flags, timeout: 180_000 })
 try {
-  const { demo, all, state, base } = await enter(browser, server.link)
+  const { demo, all, state, base } = await enter(browser, server)
   const encoder = await browser.newPage()
   mkdirSync(folder, { recursive: true })
   if (process.env.KEEP) mkdirSync(process.env.KEEP, { recursive: true })
@@ -171,7 +180,7 @@ try {
     }
     await context.close()
   }
-  if (folder === shown && only.length === 0) list(all)
+  if (folder === shown && server.data) list(all)
   console.log(`screenshots: ${all.length} pages in ${folder}, ${Math.round(bytes / 1024)} KB`)
 } finally {
   await browser.close()

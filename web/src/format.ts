@@ -33,6 +33,14 @@ export function short(n: number): string {
   return String(Math.round(n * 100) / 100)
 }
 
+/** A size: 900 bytes, 12.3 KiB. */
+export function bytes(n: number): string {
+  for (const [size, unit] of [[2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB']] as const) {
+    if (n >= size) return `${(n / size).toFixed(n >= 100 * size ? 0 : 1)} ${unit}`
+  }
+  return `${n} bytes`
+}
+
 /** A share between 0 and 1 as percent. */
 export const percent = (share: number, digits = 1): string => `${(share * 100).toFixed(digits)} %`
 

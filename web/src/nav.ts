@@ -20,7 +20,7 @@ export interface Entry {
 
 const home: Load = () => import('./pages/home/Home')
 
-/** All twelve. One without a path has no page yet, and is not shown. */
+/** All twelve. */
 export const entries: Entry[] = [
   { id: 'home', label: 'Home', letter: 'h', icon: CompassIcon, about: 'What to do next, spend, alarms', paths: [['', home]] },
   {
@@ -49,7 +49,13 @@ export const entries: Entry[] = [
   { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [['evals', () => import('./pages/evals/Evals')], ['evals/$eval', () => import('./pages/evals/Eval')]] },
   { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [['aliases', () => import('./pages/aliases/Aliases')], ['aliases/$alias', () => import('./pages/aliases/Alias')]] },
   { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [['rewards', () => import('./pages/rewards/Rewards')], ['rewards/$session', () => import('./pages/rewards/Session')]] },
-  { id: 'training', label: 'Training', letter: 'n', icon: BoxesIcon, about: 'Runs, versions, endpoints', paths: [] },
+  {
+    id: 'training', label: 'Training', letter: 'n', icon: BoxesIcon, about: 'Runs, models, RAFT, tools',
+    paths: [
+      ['training', () => import('./pages/training/Training')], ['training/runs/$run', () => import('./pages/training/Run')],
+      ['training/models/$version', () => import('./pages/training/Version')], ['training/rounds/$round', () => import('./pages/training/Round')],
+    ],
+  },
   { id: 'wallet', label: 'Wallet', letter: 'm', icon: WalletIcon, about: 'Balance, holds, usage, statements', paths: [['wallet', () => import('./pages/wallet/Wallet')], ['wallet/statements/$month', () => import('./pages/wallet/Statement')]] },
   { id: 'settings', label: 'Settings', letter: 's', icon: SettingsIcon, about: 'Team, keys, limits, consent', paths: [['settings', () => import('./pages/settings/Settings')]] },
 ]

@@ -113,9 +113,11 @@ var kinds = map[string]kind{
 	"review":        {"Items for", "review/%s", ""},
 	"demo":          {"Filling of the demo", "", ""},
 
-	"raft_scoring":   {"Scoring of a RAFT round", "training", ""},
-	"raft_comparing": {"Comparison of a RAFT round", "training", ""},
-	"raft_next":      {"Start of the next RAFT round", "training", ""},
+	"fine_tuning_data": {"Data of a fine-tuning job", "training", ""},
+	"grpo_data":        {"Prompts of a GRPO run", "training", ""},
+	"raft_scoring":     {"Scoring of a RAFT round", "training", "tab=rounds"},
+	"raft_comparing":   {"Comparison of a RAFT round", "training", "tab=rounds"},
+	"raft_next":        {"Next RAFT round", "training", "tab=rounds"},
 }
 
 // show says what a job does, and where it is seen. One whose subject is gone leads to the list.
@@ -127,9 +129,11 @@ func show(j job.Listed, of *Subject) RecentJob {
 	shown := RecentJob{Listed: j, Title: k.title, Link: module.Link{Page: k.page}}
 	list, _, ofSubject := strings.Cut(k.page, "/%s")
 	switch {
-	case ofSubject && of == nil:
+	case !ofSubject:
+		shown.Link.Query = k.query
+	case of == nil:
 		shown.Title, shown.Link.Page = k.title+" what was deleted", list
-	case ofSubject:
+	default:
 		shown.Title += " " + of.Name
 		shown.Link.Page = fmt.Sprintf(k.page, of.ID)
 		if shown.Link.Query = k.query; strings.Contains(k.query, "%s") {

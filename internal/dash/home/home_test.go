@@ -104,6 +104,8 @@ func TestAJobLeadsToWhatItWorksFor(t *testing.T) {
 		{"dataset_build", &Subject{ID: "ds_1", Name: "support"}, "Dataset support", module.Link{Page: "datasets/ds_1"}},
 		{"review", &Subject{ID: "rq_1", Name: "Answers"}, "Items for Answers", module.Link{Page: "review/rq_1"}},
 		{"calibration", nil, "Calibration of what was deleted", module.Link{Page: "judges"}}, // the judge is deleted
+		{"grpo_data", nil, "Prompts of a GRPO run", module.Link{Page: "training"}},
+		{"raft_scoring", nil, "Scoring of a RAFT round", module.Link{Page: "training", Query: "tab=rounds"}},
 		{"demo", nil, "Filling of the demo", module.Link{}},
 		{"another_kind", nil, "Another kind", module.Link{}},
 	} {

@@ -38,7 +38,7 @@ func (h *handler) routes() []api.Route {
 	return []api.Route{
 		api.Raw[api.None, File]("/fine-tuning/files", api.Admin, h.serveUpload,
 			"Upload a file of examples as multipart/form-data: purpose (fine-tune) and file. Its lines are checked while they come",
-			api.Creates, api.Flat, api.Management),
+			api.Creates, api.Flat, api.Management, api.Sessions),
 		api.Get("/fine-tuning/files", api.Reader, h.files, "List training files, the newest first", api.Flat),
 		api.Get("/fine-tuning/files/{id}", api.Reader, h.file, "Read what is known of a training file", api.Flat),
 		api.Get("/fine-tuning/files/{id}/content", api.Admin, h.content, "Download a training file", api.Flat, api.Long,
@@ -53,6 +53,7 @@ func (h *handler) routes() []api.Route {
 		api.Post("/fine-tuning/jobs/{id}/pause", api.Admin, h.pause, "Save a checkpoint of a job, and stop it until it is resumed", api.Flat),
 		api.Post("/fine-tuning/jobs/{id}/resume", api.Admin, h.resume, "Let a paused job go on from its last checkpoint", api.Flat, api.Spends),
 		api.Get("/fine-tuning/jobs/{id}/events", api.Reader, h.events, "List what happened in a job, and its metrics", api.Flat),
+		api.Get("/fine-tuning/jobs/{id}/series", api.Reader, h.series, "Read the metrics of a job by step, thinned to so many points", api.Flat),
 		api.Get("/fine-tuning/jobs/{id}/checkpoints", api.Reader, h.checkpoints, "List the checkpoints of a job, the newest first", api.Flat),
 	}
 }
@@ -168,6 +169,18 @@ func (h *handler) events(ctx context.Context, c tenant.Caller, in eventsOf) ([]t
 		return nil, err
 	}
 	return h.s.Train.EventsAfter(ctx, c.Workspace, in.ID, in.After, in.Limit)
+}
+
+type seriesOf struct {
+	ID     string `path:"id"`
+	Points int    `query:"points" default:"400" minimum:"10" maximum:"2000" doc:"Of each metric, at most"`
+}
+
+func (h *handler) series(ctx context.Context, c tenant.Caller, in seriesOf) (train.Series, error) {
+	if _, err := h.s.find(ctx, h.s.DB.In(c.Workspace), in.ID); err != nil {
+		return train.Series{}, err
+	}
+	return h.s.Train.Series(ctx, c.Workspace, in.ID, in.Points)
 }
 
 func (h *handler) checkpoints(ctx context.Context, c tenant.Caller, in one) ([]Checkpoint, error) {

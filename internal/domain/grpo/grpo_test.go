@@ -285,6 +285,11 @@ func TestARunIsScoredByItsSessionAndEndsAsACandidate(t *testing.T) {
 		if _, err := vault.VerifyDocument(judgingtest.JSON(t, version), keys); err != nil || len(version.Certificates) != 1 {
 			t.Errorf("%+v: %v", version, err)
 		}
+		for role, want := range map[tenant.Role]int{tenant.Owner: 1, tenant.Member: 0} {
+			if told, err := f.Waits(t.Context(), tenant.Caller{Workspace: dbtest.Mine, Role: role}); err != nil || len(told) != want {
+				t.Errorf("%s is told %+v %v", role, told, err)
+			}
+		}
 		if all, err := f.List(t.Context(), dbtest.Mine, 10, 0); err != nil || len(all.Runs) != 1 || all.Waiting != 1 || all.Active != 0 {
 			t.Errorf("%+v %v", all, err)
 		}

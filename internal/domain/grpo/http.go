@@ -24,6 +24,7 @@ func Module(s *Store, serving func() error) module.Module {
 	h := &handler{s}
 	return module.Module{
 		Name: "GRPO runs", Routes: append(h.routes(), h.workerRoutes()...), Jobs: map[string]job.Work{prepareKind: s.prepare},
+		Waits:      s.Waits,
 		Background: []module.Loop{{Name: "held GRPO runs", Run: func(ctx context.Context) { s.watch(ctx, serving) }}},
 	}
 }
@@ -38,6 +39,7 @@ func (h *handler) routes() []api.Route {
 		api.Get("/grpo/runs/{id}", api.Admin, h.get, "Read a GRPO run", api.Flat),
 		api.Post("/grpo/runs/{id}/stop", api.Admin, h.stop, "End a run. Its last checkpoint becomes a candidate", api.Flat),
 		api.Get("/grpo/runs/{id}/events", api.Admin, h.events, "List what happened in a run, and its metrics", api.Flat),
+		api.Get("/grpo/runs/{id}/series", api.Admin, h.series, "Read the metrics of a run by step, thinned to so many points", api.Flat),
 		api.Get("/grpo/candidates", api.Admin, h.candidates, "List models that may replace their base, the newest first", api.Flat),
 	}
 }
@@ -85,6 +87,18 @@ func (h *handler) events(ctx context.Context, c tenant.Caller, in eventsOf) ([]t
 		return nil, err
 	}
 	return h.s.Train.EventsAfter(ctx, c.Workspace, in.ID, in.After, in.Limit)
+}
+
+type seriesOf struct {
+	ID     string `path:"id"`
+	Points int    `query:"points" default:"400" minimum:"10" maximum:"2000" doc:"Of each metric, at most"`
+}
+
+func (h *handler) series(ctx context.Context, c tenant.Caller, in seriesOf) (train.Series, error) {
+	if _, err := h.s.find(ctx, h.s.DB.In(c.Workspace), in.ID); err != nil {
+		return train.Series{}, err
+	}
+	return h.s.Train.Series(ctx, c.Workspace, in.ID, in.Points)
 }
 
 func (h *handler) candidates(ctx context.Context, c tenant.Caller, in api.Page) ([]Candidate, error) {

@@ -201,8 +201,8 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) (Runs
 		all.Runs = append(all.Runs, one)
 		all.Spent += one.Spent
 	}
-	if all.Waiting, err = db.One[int64](ctx, in, `SELECT COUNT(*) FROM grpo_candidates WHERE workspace_id = $1 AND gate = ''`); err != nil {
-		return Runs{}, fmt.Errorf("count candidates: %w", err)
+	if all.Waiting, err = waiting(ctx, in); err != nil {
+		return Runs{}, err
 	}
 	all.Active, err = db.One[int64](ctx, in, `SELECT COUNT(*) FROM training_runs
 		WHERE workspace_id = $1 AND kind = 'grpo_run' AND finished_at = 0`)

@@ -22,6 +22,7 @@ func Module(s *Store, d Deps) module.Module {
 	o := &operator{s, d.Find}
 	return module.Module{
 		Name: "training", Routes: append(s.workerRoutes(), o.routes()...), Start: s.extendLeases, Sweep: s.Artifacts.Sweep,
+		Alarms: s.Alarms,
 		Background: []module.Loop{
 			{Name: "training runs", Run: func(ctx context.Context) { s.loop(ctx, d) }},
 			{Name: "training files", Run: func(ctx context.Context) { s.watchFiles(ctx) }},

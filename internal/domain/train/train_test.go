@@ -94,8 +94,19 @@ func TestARunThatLosesWorkersWithoutProgressFails(t *testing.T) {
 			h.tick()
 		}
 		h.wantStatus("ftjob_1", Failed)
+		told, err := h.Alarms(t.Context(), dbtest.Mine)
+		if err != nil || len(told) != 1 || told[0].Link.Page != "training/runs/ftjob_1" || told[0].Detail == "" {
+			t.Errorf("Home is told %+v %v", told, err)
+		}
+		if theirs, err := h.Alarms(t.Context(), dbtest.Theirs); err != nil || len(theirs) != 0 {
+			t.Errorf("another workspace is told %+v %v", theirs, err)
+		}
 		h.tick()
 		h.wantSpent("ftjob_1", 0, 100*money.Dollar)
+		h.pass(alarmFor)
+		if told, err := h.Alarms(t.Context(), dbtest.Mine); err != nil || len(told) != 0 {
+			t.Errorf("a week later Home is told %+v %v", told, err)
+		}
 	})
 }
 

@@ -79,6 +79,7 @@ type Route struct {
 	events          bool   // may answer with server-sent events
 	inference       bool   // a key whose scope is inference may call it
 	management      bool   // it may not, though the route is Raw
+	sessions        bool   // it is served to sessions, though the route is Raw
 	html            bool   // a page for people: not part of the documented interface
 	requestHeaders  []header
 	responseHeaders []header
@@ -146,6 +147,9 @@ func MayStream(r *Route) { r.events = true }
 
 // Management closes a Raw route to keys whose scope is inference alone.
 func Management(r *Route) { r.management = true }
+
+// Sessions opens a Raw route to the dashboard's sessions: it calls no models.
+func Sessions(r *Route) { r.sessions = true }
 
 // Inference opens the route to keys whose scope is inference alone. Raw routes are open to them by themselves.
 func Inference(r *Route) { r.inference = true }
@@ -257,7 +261,7 @@ func (r Route) URL() string {
 // CookieURL returns the path of a route of /v1 on the dashboard's mount of it, which serves it to sessions. It is empty
 // for a route that is not there: the inference routes and those of /v2.
 func (r Route) CookieURL() string {
-	if r.raw != nil || r.version2 || r.Permission != Reader && r.Permission != Admin {
+	if r.raw != nil && !r.sessions || r.version2 || r.Permission != Reader && r.Permission != Admin {
 		return ""
 	}
 	return "/dashboard/v1/{workspace}" + r.Path

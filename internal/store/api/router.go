@@ -245,7 +245,7 @@ func (r *Route) admits(caller *tenant.Caller) error {
 		return fault.NotSignedIn.New("sign in at /dashboard")
 	case session && caller.Workspace != "" && caller.Role == "" && r.Permission != SessionReviewer:
 		return fault.Missing.New("no workspace %q", caller.Workspace)
-	case session && r.raw != nil && !r.Permission.ofSession():
+	case session && r.raw != nil && !r.sessions && !r.Permission.ofSession():
 		return fault.Missing.New("this is not served to the dashboard: use an API key")
 	case r.Permission.grants(caller.Role):
 		return nil

@@ -92,3 +92,11 @@ export async function call<T>(
 /** The address of a download behind the cookie. */
 export const download = (workspace: string, path: string, query?: Query): string =>
   withQuery(`/dashboard/v1/${encodeURIComponent(workspace)}${path}`, query)
+
+/** Sends a form with a file, as the public API takes it. `path` is below /v1. */
+export async function upload<T>(workspace: string, path: string, form: FormData, signal?: AbortSignal): Promise<T> {
+  const response = await send(new Request(new URL(download(workspace, path), location.origin), { method: 'POST', body: form, signal }))
+  const body = await response.json().catch(() => null)
+  if (!response.ok) throw refusal(response, body)
+  return body as T
+}

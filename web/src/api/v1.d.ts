@@ -1360,6 +1360,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/fine-tuning/jobs/{id}/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the metrics of a job by step, thinned to so many points
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-jobs-id-series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/fine-tuning/models": {
         parameters: {
             query?: never;
@@ -1456,6 +1476,26 @@ export interface paths {
          * @description Permission: owner or admin.
          */
         get: operations["get-grpo-runs-id-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grpo/runs/{id}/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the metrics of a run by step, thinned to so many points
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-grpo-runs-id-series"];
         put?: never;
         post?: never;
         delete?: never;
@@ -5835,6 +5875,34 @@ export interface components {
             rows: number;
             sha256: string;
         };
+        TrainingMetric: {
+            name: string;
+            points: components["schemas"]["TrainingPoint"][];
+        };
+        TrainingPoint: {
+            /** Format: double */
+            high: number;
+            /** Format: double */
+            low: number;
+            /** Format: double */
+            mean: number;
+            /**
+             * Format: int64
+             * @description The last one
+             */
+            step: number;
+        };
+        TrainingSeries: {
+            /** @description The last 200 messages, the oldest first */
+            messages: components["schemas"]["TrainingEvent"][];
+            /** @description In the order in which they were first told */
+            metrics: components["schemas"]["TrainingMetric"][];
+            /**
+             * Format: int64
+             * @description Of the last event that is in it; events after it have what followed
+             */
+            seq: number;
+        };
         Unseen: {
             /** @description GET /v1/labels/{label_id}?blind=true shows what to grade */
             label_id: string;
@@ -9548,6 +9616,55 @@ export interface operations {
             };
         };
     };
+    "get-fine-tuning-jobs-id-series": {
+        parameters: {
+            query?: {
+                /** @description Of each metric, at most */
+                points?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingSeries"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "get-fine-tuning-models": {
         parameters: {
             query?: never;
@@ -9809,6 +9926,55 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TrainingEvent"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-grpo-runs-id-series": {
+        parameters: {
+            query?: {
+                /** @description Of each metric, at most */
+                points?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingSeries"];
                 };
             };
             /** @description The body breaks a rule */

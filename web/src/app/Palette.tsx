@@ -85,6 +85,9 @@ const places: [RegExp, (id: string) => { to: string; query?: Record<string, stri
   [/^eval_\w+$/, (id) => ({ to: `evals/${id}` })],
   [/^rq_\w+$/, (id) => ({ to: `review/${id}` })],
   [/^rs_\w+$/, (id) => ({ to: `rewards/${id}` })],
+  [/^(ftjob|grpo)_\w+$/, (id) => ({ to: `training/runs/${id}` })],
+  [/^raft_\w+$/, (id) => ({ to: `training/rounds/${id}` })],
+  [/^mv_\w+$/, (id) => ({ to: `training/models/${id}` })],
 ]
 
 function byId(text: string) {

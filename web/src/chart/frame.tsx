@@ -18,7 +18,8 @@ interface FrameProps {
   /** One sentence that says what is seen, for who cannot see it. */
   summary: string
   table: ChartTable
-  height: number
+  /** In pixels; a function where it depends on the width. */
+  height: number | ((width: number) => number)
   legend?: ReactNode
   /** Draws the figure for a width in pixels. */
   children: (width: number) => ReactNode
@@ -45,7 +46,7 @@ export function ChartFrame({ title, summary, table, height, legend, children }: 
           onClick={() => setAsTable(!asTable)}>{asTable ? 'Chart' : 'Table'}</Button>
       </figcaption>
       {asTable ? <PlainTable {...table} caption={title} /> : (
-        <div ref={box} style={{ height }} className="w-full">
+        <div ref={box} style={{ height: typeof height === 'number' ? height : height(width || 600) }} className="w-full">
           <span className="only-read">{summary}</span>
           {width > 0 && children(width)}
         </div>

@@ -1,1 +1,1 @@
-import{a as e,s as t}from"./createLucideIcon.js";import{y as n}from"./session.js";var r=t(e(),1);function i(e){let t=n();return r.useCallback(n=>t.navigate({...n,from:n.from??e?.from}),[e?.from,t])}export{i as t};
+import{a as e,s as t}from"./createLucideIcon.js";import{b as n}from"./session.js";var r=t(e(),1);function i(e){let t=n();return r.useCallback(n=>t.navigate({...n,from:n.from??e?.from}),[e?.from,t])}export{i as t};

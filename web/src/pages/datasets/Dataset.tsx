@@ -41,6 +41,7 @@ export default function DatasetPage() {
     <Page title={d.name} above={above} aside={<><Badge tone={d.role === 'eval' ? 'info' : 'neutral'}>{d.role === 'eval' ? 'evaluation' : 'training'}</Badge>{plural(d.rows, 'example')}</>} actions={<>
       <CurlButton small={false} call={{ path: `/v1${path}` }} />
       <a className={buttonClass()} href={download(workspace.id, path)} download={`${d.name}.jsonl`}><DownloadIcon size={14} aria-hidden /> Export JSONL</a>
+      {workspace.manages && d.role !== 'eval' && <A to="training" query={{ new: 'job', dataset: d.id }} className={buttonClass()}>Train on it</A>}
       <Delete ws={workspace.id} dataset={d} />
     </>}>
       <div className="grid items-start gap-x-4 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">

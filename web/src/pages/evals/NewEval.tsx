@@ -1,12 +1,13 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
-import { useEffect, useMemo, useState } from 'react'
+import { useMemo, useState } from 'react'
 import { data, v1 } from '../../api/client'
 import { useWorkspaceId } from '../../api/session'
 import { useToast } from '../../app/Toasts'
 import { useCriteria } from '../aliases/EditAlias'
 import { count } from '../../format'
 import { useQueryState } from '../../query'
+import { useSettled } from '../../settled'
 import { Button } from '../../ui/Button'
 import { CurlButton } from '../../ui/Copy'
 import { Drawer } from '../../ui/Dialog'
@@ -33,16 +34,6 @@ function useComparable(): Model[] {
   if (!sample) return models
   const free = { ...sample.price, input_per_mtok_usd: 0, output_per_mtok_usd: 0 }
   return [...models, ...(servers.data?.data ?? []).map((one) => ({ ...sample, id: `endpoint/${one.id}`, price: free, simulated: false }))]
-}
-
-/** The value a moment after it last changed. */
-function useSettled<T>(value: T, ms = 400): T {
-  const [settled, setSettled] = useState(value)
-  useEffect(() => {
-    const later = setTimeout(() => setSettled(value), ms)
-    return () => clearTimeout(later)
-  }, [value, ms])
-  return settled
 }
 
 /** Starts an eval. What it would cost is asked while the form is filled in. */

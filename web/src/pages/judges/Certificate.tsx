@@ -1,20 +1,18 @@
-import { useMutation, useQuery } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
-import { DownloadIcon, ShieldAlertIcon, ShieldCheckIcon, ShieldQuestionIcon } from 'lucide-react'
+import { ShieldAlertIcon } from 'lucide-react'
 import { useEffect, useState } from 'react'
 import { curl } from '../../api/curl'
 import { useWorkspace } from '../../api/session'
-import { announce } from '../../app/announce'
 import { IntervalPlot } from '../../chart/IntervalPlot'
 import { LineChart } from '../../chart/LineChart'
 import { Matrix } from '../../chart/Matrix'
-import { useKeys } from '../../keys'
 import { text, useQueryState } from '../../query'
 import { count, plural } from '../../format'
 import { Badge, Status } from '../../ui/Badge'
-import { Button, buttonClass } from '../../ui/Button'
+import { buttonClass } from '../../ui/Button'
 import { CopyButton, CurlButton, Id } from '../../ui/Copy'
-import { EmptyState, Snippet } from '../../ui/EmptyState'
+import { EmptyState } from '../../ui/EmptyState'
 import { A } from '../../ui/Link'
 import { Page, Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
@@ -23,7 +21,8 @@ import { calibrationsQuery, certificateQuery, judgeQuery, type Certificate, type
 import { historyOf, intervalsOf } from './blocks'
 import { Ladder } from './Ladder'
 import { mark, needSentence } from './ladder'
-import { readKeys, sha256, verify, type Outcome } from './verify'
+import { SignedProof } from './SignedProof'
+import { sha256 } from './verify'
 
 const schema = { id: text() }
 
@@ -124,56 +123,17 @@ function MatrixOf({ c }: { c: Certificate }) {
 
 /** The proof: verification in this browser, and what others need to verify it elsewhere. */
 function Proof({ c, ws, judgeId, rubric }: { c: Certificate; ws: string; judgeId: string; rubric?: string }) {
-  const check = useMutation({
-    mutationFn: async (): Promise<Outcome> => verify(c, await readKeys()),
-    onSuccess: (outcome) => announce(outcome.kind === 'valid' ? 'The signature is valid' : outcome.why),
-  })
-  useKeys('Certificate', [{ keys: 'v', label: 'Verify the signature', run: () => check.mutate() }])
-  const link = `${location.origin}/dashboard/w/${ws}/judges/${judgeId}/certificate?id=${c.id}`
-  const fetched = [curl({ path: `/v1/certificates/${c.id}` }) + ` > ${c.id}.json`, `curl -sS '${location.origin}/.well-known/jwks.json' > jwks.json`].join('\n')
   return (
-    <Section title="Proof">
-      <div className="flex flex-wrap gap-2">
-        <Button look="primary" icon={<ShieldCheckIcon size={14} />} busy={check.isPending} onClick={() => check.mutate()}>Verify <kbd className="kbd">v</kbd></Button>
-        <CopyButton small={false} label="Link for members" what="the link for members of the workspace" text={link} />
-      </div>
-      <div className="mt-2" aria-live="polite">
-        {check.error && <Refusal error={check.error} />}
-        {check.data && <OutcomeLine outcome={check.data} />}
-      </div>
-      <div className="mt-3"><Facts rows={[
+    <SignedProof of={c} noun="Certificate" path={`/v1/certificates/${c.id}`} link={`${location.origin}/dashboard/w/${ws}/judges/${judgeId}/certificate?id=${c.id}`}>
+      <Facts rows={[
         ['Certificate', <Id key="i" value={c.id} />],
         ['Issued', <Time key="t" value={c.issued_at} />],
         ['Judge', <span key="j">{c.judge_model}, version {c.criterion_version}, prompt edition {c.judge_edition}</span>],
         ['Rubric', <RubricDigest key="r" digest={c.rubric_sha256} rubric={rubric} />],
         ['Key', <Id key="k" value={c.signature.key_id} />],
-      ]} /></div>
-      <h3 className="mt-4 text-sm font-semibold">Prove it to somebody else</h3>
-      <p className="mt-1 text-sm text-soft">They need no account and no connection. Send both files:</p>
-      <div className="mt-2 flex flex-wrap gap-2">
-        <Button icon={<DownloadIcon size={14} />} onClick={() => save(`${c.id}.json`, JSON.stringify(c, null, 2), 'application/json')}>Certificate</Button>
-        <a className={buttonClass()} href="/.well-known/jwks.json" download="jwks.json"><DownloadIcon size={14} aria-hidden /> Public keys</a>
-      </div>
-      <p className="mt-3 text-sm text-soft">In the folder of both they run:</p>
-      <Snippet text={`sovereign verify ${c.id}.json --jwks jwks.json`} />
-      <p className="mt-2 text-xs text-soft">It says “valid, signed by” the key above, or fails: one changed digit is enough. Whoever doubts you takes the keys from{' '}
-        <code className="font-mono break-all">{location.origin}/.well-known/jwks.json</code> themselves.</p>
-      <details className="mt-2 text-sm"><summary className="text-soft">By API, or without Sovereign’s program</summary>
-        <Snippet text={fetched} />
-        <p className="mt-2 text-xs text-soft">The signature alone is a compact JWS (EdDSA), which every JOSE library verifies:{' '}
-          <button type="button" className="link" onClick={() => save(`${c.id}.jws`, c.signature.jws, 'application/jose')}>download {c.id}.jws</button>.</p>
-      </details>
-    </Section>
+      ]} />
+    </SignedProof>
   )
-}
-
-function OutcomeLine({ outcome }: { outcome: Outcome }) {
-  if (outcome.kind === 'valid') {
-    return <p className="flex gap-2 rounded-md bg-pass-ground px-3 py-2 text-sm"><ShieldCheckIcon size={16} className="mt-0.5 shrink-0 text-pass" aria-hidden />
-      <span>Valid: every number shown is what key <code className="font-mono text-xs">{outcome.keyId}</code> signed{outcome.voided && ', and it was voided later'}. The key is this server’s own word; compare it with one that you got elsewhere.</span></p>
-  }
-  const [Icon, look] = outcome.kind === 'invalid' ? [ShieldAlertIcon, 'bg-fail-ground'] : [ShieldQuestionIcon, 'bg-warn-ground']
-  return <p className={`flex gap-2 rounded-md px-3 py-2 text-sm ${look}`}><Icon size={16} className="mt-0.5 shrink-0" aria-hidden /><span>{outcome.kind === 'invalid' && <strong>Not valid. </strong>}{outcome.why}</span></p>
 }
 
 /** The digest of the measured rubric, and whether today's rubric is that one. */
@@ -185,15 +145,6 @@ function RubricDigest({ digest, rubric }: { digest: string; rubric?: string }) {
   return <span className="flex flex-wrap items-center gap-x-2"><code className="font-mono text-xs">{digest.slice(0, 16)}…</code>
     <CopyButton text={digest} label="" what="the rubric’s SHA-256" />
     {now === digest && <Badge tone="pass">is today’s rubric</Badge>}</span>
-}
-
-function save(name: string, content: string, type: string) {
-  const url = URL.createObjectURL(new Blob([content], { type }))
-  const a = document.createElement('a')
-  a.href = url
-  a.download = name
-  a.click()
-  setTimeout(() => URL.revokeObjectURL(url), 10_000)
 }
 
 function None({ judge }: { judge: Judge }) {

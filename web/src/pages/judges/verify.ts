@@ -1,6 +1,8 @@
-// Verifies a certificate in the browser: the signature by the published keys, then that what is shown is what was signed.
+// Verifies a certificate, or a trained model, in the browser: the signature by the published keys, then that what is shown is what was signed.
 // A key of the server that shows the page proves no more than the server's word; `sovereign verify` proves it elsewhere.
-import type { Certificate } from './api'
+
+/** What carries a signature of the server: a certificate, a trained model. */
+export interface Signed { signature: { jws: string; key_id: string }; voided?: boolean }
 
 export interface Jwk { kty: string; crv?: string; kid?: string; x?: string }
 
@@ -19,9 +21,9 @@ export function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
   return bytes
 }
 
-/** What is signed of a certificate: all of it, without the signature and the members that begin with voided. */
+/** What is signed of a document: all of it, without the signature, adopted_at, and the members that begin with voided. */
 export function signedPart(certificate: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(certificate).filter(([name]) => name !== 'signature' && !name.startsWith('voided')))
+  return Object.fromEntries(Object.entries(certificate).filter(([name]) => name !== 'signature' && name !== 'adopted_at' && !name.startsWith('voided')))
 }
 
 /** Whether two JSON values are the same, whatever the order of their members. */
@@ -42,7 +44,7 @@ export function differing(certificate: Record<string, unknown>, signed: Record<s
   return [...new Set([...Object.keys(shown), ...Object.keys(signed)])].filter((name) => !sameJson(shown[name], signed[name])).sort()
 }
 
-export async function verify(certificate: Certificate, keys: Jwk[], subtle: SubtleCrypto | undefined = globalThis.crypto?.subtle): Promise<Outcome> {
+export async function verify(certificate: Signed, keys: Jwk[], subtle: SubtleCrypto | undefined = globalThis.crypto?.subtle): Promise<Outcome> {
   if (!subtle) return { kind: 'unsupported', why: 'This browser offers no cryptography on this page: it needs HTTPS, or the server’s own machine.' }
   const parts = certificate.signature.jws.split('.')
   if (parts.length !== 3) return { kind: 'invalid', why: 'The signature is no compact JWS.' }
@@ -69,7 +71,7 @@ export async function verify(certificate: Certificate, keys: Jwk[], subtle: Subt
   if (!holds) return { kind: 'invalid', why: 'The signature does not match.' }
   const other = differing(certificate as unknown as Record<string, unknown>, signed)
   if (other.length > 0) return { kind: 'invalid', why: `What is shown is not what was signed: ${other.join(', ')}.` }
-  return { kind: 'valid', keyId, voided: certificate.voided }
+  return { kind: 'valid', keyId, voided: Boolean(certificate.voided) }
 }
 
 export async function readKeys(signal?: AbortSignal): Promise<Jwk[]> {
