@@ -2698,6 +2698,10 @@ export interface components {
             from: number;
             /** @description The dearest first */
             groups: components["schemas"]["SeriesGroup"][];
+            /** @description The names of its keys, by id: of those that the caller may list */
+            key_names?: {
+                [key: string]: string;
+            };
             /** @enum {string} */
             object: "series";
             /** @description By day, then in the order of the groups */
