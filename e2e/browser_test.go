@@ -27,7 +27,7 @@ type walk struct {
 //
 // The demo comes first: axe looks at a page once, and it should have something to show.
 var walks = []walk{
-	{"make a demo, see every page alive, at a desk and on a phone, prove a certificate, delete it", "demo", true, filled(nil)},
+	{"make a demo, see every page, at a desk and on a phone, prove a certificate, delete it", "demo", true, filled(nil)},
 	{"sign in, mint a key and use it, consent, read and filter logs, sign out", "first", true, filled(nil)},
 	{"invite, demote, remove, end a session", "team", false, filled(nil)},
 	{"grade a run and a queue of twenty by keyboard, two people, one conflict", "review", true, filled(fillReview)},
@@ -160,7 +160,7 @@ func (b *browser) walk(t *testing.T, script string, facts object) (said string, 
 	return text.String() + "the browser's process has ended", false
 }
 
-// lookChromium answers where the browser is, or nothing. The shell without windows needs three quarters of the CPU time.
+// lookChromium answers where the browser is, or nothing. The shell without windows needs less CPU time.
 func lookChromium() string {
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable"} {
 		if path, err := exec.LookPath(name); err == nil {
