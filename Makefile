@@ -52,11 +52,11 @@ faults: setup ## the slow drills: many kill -9, outages, restarts under load, an
 transports: setup ## the end-to-end tests with net/http's client and server in place of our own
 	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 60m ./e2e
 
-browser: setup-go ## a real browser walks the dashboard, on both storages
-	@scripts/setup browser && SOVEREIGN_BROWSER=1 scripts/with-tmp go test -count 1 -timeout 60m -v -run TestABrowserWalksTheDashboard ./e2e
+browser: setup ## the part of `make test` in which a real browser walks the dashboard, by itself
+	@scripts/with-tmp go test -count 1 -timeout 60m -v -run TestABrowserWalksTheDashboard ./e2e
 
-screenshots: build ## photograph every page of the dashboard, of a demo, for docs/dashboard.md (KEEP=FOLDER: whole pages as PNG)
-	@scripts/setup browser && scripts/with-tmp node scripts/screenshots/screenshots.mjs $(ARGS)
+screenshots: setup build ## photograph every page of the dashboard, of a demo, for docs/dashboard.md (KEEP=FOLDER: whole pages as PNG)
+	@scripts/with-tmp node scripts/screenshots/screenshots.mjs $(ARGS)
 
 bench: build ## what a request costs, beside nginx and a bare proxy; fails when a mark is missed (ARGS="-only chat")
 	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench $(ARGS)
@@ -64,8 +64,8 @@ bench: build ## what a request costs, beside nginx and a bare proxy; fails when 
 bench-peers: build ## the same beside other gateways, which it installs into .tools/peers
 	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench peers $(ARGS)
 
-dashboard-bench: setup-go ## the Logs page with a million rows, in a real browser, on both storages; fails when a mark is missed (ROWS=1000000, STORAGE=sqlite)
-	@scripts/setup browser && SOVEREIGN_DASHBOARD_ROWS=$(or $(ROWS),1000000) scripts/with-tmp go test -count 1 -timeout 60m -v -run 'TestBenchDashboard/$(STORAGE)' ./e2e
+dashboard-bench: setup ## the Logs page with a million rows, in a real browser, on both storages; fails when a mark is missed (ROWS=1000000, STORAGE=sqlite)
+	@SOVEREIGN_DASHBOARD_ROWS=$(or $(ROWS),1000000) scripts/with-tmp go test -count 1 -timeout 60m -v -run 'TestBenchDashboard/$(STORAGE)' ./e2e
 
 bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...

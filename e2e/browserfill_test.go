@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -117,10 +116,13 @@ func fillEvals(t *testing.T, s *process) object {
 	return object{"judge": s.caller().certifiedJudge(t, "sim/judge")}
 }
 
-// prepareLogs starts a server with 100,000 logged rows.
+// prepareLogs starts a server with 100,000 logged rows, or a tenth of that on PostgreSQL, which takes longer to fill.
 func prepareLogs(t *testing.T, p instance) (*process, object) {
 	t.Helper()
-	const rows = 100_000
+	rows := 100_000
+	if !p.url.Empty() {
+		rows = 10_000
+	}
 	p.fillLogs(t, rows)
 	s := p.serve(t)
 	return s, object{"rows": rows, "link": s.link(t)}
@@ -140,24 +142,6 @@ func prepareRewards(t *testing.T, p instance) (*process, object) {
 		}
 	}
 	return s, object{"key": s.key(), "link": s.out.find(linkText, s.done)}
-}
-
-// preparePhone starts a server with a demo: a workspace in which every page has something to show.
-func preparePhone(t *testing.T, p instance) (*process, object) {
-	t.Helper()
-	const workspace = "Demo (simulated)"
-	s := p.serve(t, "--demo")
-	var minted struct {
-		APIKey string `json:"api_key"`
-	}
-	p.mustAdmin(t, &minted, "key", "create", "--workspace", workspace, "--email", "owner@localhost", "--name", "walk",
-		"--json")
-	c := s.callerWith(minted.APIKey)
-	eventually(t, "the demo is filled", func() bool {
-		_, text := c.call(t, http.MethodGet, "/v1/reward/sessions", nil, http.StatusOK, nil)
-		return strings.Contains(text, `"scored":160`)
-	})
-	return s, object{"demo": p.workspaceID(t, workspace), "link": s.link(t)}
 }
 
 var buildStripe = sync.OnceValues(func() (path string, err error) {

@@ -1,5 +1,5 @@
-// A person in a browser of their own. Every page that they visit is checked: axe, in light and dark; nothing that the
-// content security policy stops; no error in the console; at most three calls of the API for its first view.
+// A person in a browser of their own. Every page that they visit is checked: axe; nothing that the content security policy
+// stops; no error in the console; at most three calls of the API for its first view.
 import assert from 'node:assert/strict'
 
 const patience = Number(process.env.PATIENCE ?? 120_000) // milliseconds: no promise, a walk that waits that long hangs
@@ -22,24 +22,24 @@ const painted = async () => {
 }
 
 export class Person {
-  static async open(browser, { who, axe, base, step, narrow, colour }) {
+  /** axe is its script, if it is to look at anything; looked has the places where it has; state is another's, to be the same person. */
+  static async open(browser, { who, axe, looked, base, step, narrow, state }) {
     const context = await browser.newContext({
-      viewport: narrow ? { width: 375, height: 812 } : { width: 1440, height: 900 }, colorScheme: colour ?? 'light',
+      viewport: narrow ? { width: 375, height: 812 } : { width: 1440, height: 900 }, colorScheme: 'light', storageState: state,
       reducedMotion: 'reduce', timezoneId: 'Europe/Berlin', locale: 'en-GB', hasTouch: Boolean(narrow),
     })
     context.setDefaultTimeout(patience)
     context.setDefaultNavigationTimeout(patience)
-    if (axe) await context.addInitScript(axe)
     await context.addInitScript(() => {
       window.stopped = []
       document.addEventListener('securitypolicyviolation', (event) => window.stopped.push(
         `${event.violatedDirective} stopped ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`))
     })
-    return new Person(await context.newPage(), { who, base, step, looks: Boolean(axe) })
+    return new Person(await context.newPage(), { who, axe, looked, base, step, narrow })
   }
 
-  constructor(page, { who, base, step, looks }) {
-    Object.assign(this, { page, who, base, step, looks, troubles: [], calls: [], known: [], workspace: '', running: new Set(), began: 0 })
+  constructor(page, { who, axe, looked, base, step, narrow }) {
+    Object.assign(this, { page, who, axe, looked, base, step, narrow, troubles: [], calls: [], known: [], workspace: '', running: new Set(), began: 0 })
     page.on('requestfinished', (request) => this.running.delete(request))
     page.on('requestfailed', (request) => this.running.delete(request))
     page.on('framenavigated', (frame) => frame === page.mainFrame() && this.running.clear())
@@ -77,17 +77,40 @@ export class Person {
     await this.settled()
   }
 
-  /** Opens a page of the workspace anew, and checks it. What it asks for again, as pages do that follow a job, counts once. */
-  async visit(path, heading, { most = 3 } = {}) {
-    this.step(`${this.who} visits ${path || 'Home'}`)
+  /**
+   * Opens a page of the workspace anew, and checks it. What it asks for again, as pages do that follow a job, counts once.
+   * Without anything to show it is another place for axe, with a name of its own.
+   */
+  async visit(path, heading, { as = path || 'Home' } = {}) {
+    this.step(`${this.who} visits ${as}`)
     await this.drain()
     this.calls = []
-    await this.page.goto(`${this.base}/dashboard/w/${this.workspace}/${path}`)
+    await this.page.goto(this.address(path))
     await this.heading(heading)
     await this.settled()
-    if (this.calls.length > most) this.troubles.push(`${path}: ${this.calls.length} calls for the first view: ${this.calls.join(', ')}`)
+    if (this.calls.length > 3) this.troubles.push(`${path}: ${this.calls.length} calls for the first view: ${this.calls.join(', ')}`)
+    await this.check(as)
+  }
+
+  /** Goes to another page without loading the document anew, as a link does: that is a third of the work. */
+  async go(path, heading) {
+    this.step(`${this.who} goes to ${path || 'Home'}`)
+    await this.page.evaluate((to) => {
+      const router = window.__TSR_ROUTER__ // which is where its library puts it
+      window.arrived = false
+      const stop = router.subscribe('onRendered', () => {
+        stop()
+        window.arrived = true
+      })
+      router.history.push(to)
+    }, this.address(path).slice(this.base.length))
+    await this.page.waitForFunction(() => window.arrived)
+    await this.heading(heading)
+    await this.settled()
     await this.check(path || 'Home')
   }
+
+  address(path) { return `${this.base}/dashboard/w/${this.workspace}/${path}` }
 
   /** The page has its data: nothing is on the way, no skeleton is left, and a few frames later that is still so. */
   async settled() {
@@ -111,18 +134,31 @@ export class Person {
     return this.page.getByRole('heading', { level: 1, name }).waitFor()
   }
 
-  /** Axe finds nothing, neither in light nor in dark. Behind an open dialog everything is inert: the dialog is looked at. */
+  /**
+   * Axe finds nothing. It looks at a place once in a run: with all its rules in light, and at the contrast in dark too,
+   * where only colours differ. A phone has the same colours. Behind an open dialog everything is inert: the dialog is
+   * looked at.
+   */
   async check(where) {
-    if (!this.looks) return
-    for (const colorScheme of ['dark', 'light']) {
-      await this.page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
-      await this.page.evaluate(painted)
-      const { violations } = await this.page.evaluate(() => window.axe.run(
-        [...document.querySelectorAll('[role=dialog], [role=alertdialog]')].at(-1) ?? document, { resultTypes: ['violations'] }))
-      const told = violations.map((v) => `${v.id} (${v.impact}): ${v.help}\n` +
-        v.nodes.slice(0, 5).map((node) => `    ${node.target.join(' ')}\n      ${node.failureSummary?.replaceAll('\n', ' ')}`).join('\n'))
-      if (told.length) this.troubles.push(`axe, ${where}, ${colorScheme}:\n  ${told.join('\n  ')}`)
-    }
+    const place = `${where.replaceAll(/_[0-9a-z]{26}/g, '')}${this.narrow ? ', on a phone' : ''}`
+    if (!this.axe || this.looked.has(place)) return
+    this.looked.add(place)
+    if (!await this.page.evaluate(() => 'axe' in window)) await this.page.evaluate(this.axe)
+    if (this.narrow) return this.look(place, { rules: { 'color-contrast': { enabled: false } } })
+    await this.page.emulateMedia({ colorScheme: 'dark', reducedMotion: 'reduce' })
+    await this.page.evaluate(painted)
+    await this.look(`${place}, in dark`, { runOnly: ['color-contrast'] })
+    await this.page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' })
+    await this.page.evaluate(painted)
+    await this.look(place, {})
+  }
+
+  async look(place, options) {
+    const { violations } = await this.page.evaluate((rules) => window.axe.run(
+      [...document.querySelectorAll('[role=dialog], [role=alertdialog]')].at(-1) ?? document, { resultTypes: ['violations'], ...rules }), options)
+    const told = violations.map((v) => `${v.id} (${v.impact}): ${v.help}\n` +
+      v.nodes.slice(0, 5).map((node) => `    ${node.target.join(' ')}\n      ${node.failureSummary?.replaceAll('\n', ' ')}`).join('\n'))
+    if (told.length) this.troubles.push(`axe, ${place}:\n  ${told.join('\n  ')}`)
   }
 
   async drain() {
@@ -135,7 +171,7 @@ export class Person {
   dialog(name) { return this.page.getByRole('dialog', { name }) }
 
   /** A message of the page, such as that something was saved. */
-  told(text) { return this.page.getByRole('region', { name: 'Notifications' }).getByText(text).first().waitFor() }
+  told(text) { return this.page.getByRole('region', { name: 'Messages' }).getByText(text).first().waitFor() }
 
   /** Calls the API as the page does: with its cookie, from its origin. */
   ask(method, path, body) {

@@ -11,6 +11,7 @@ const require = createRequire(process.env.PACKAGES + '/package.json')
 const { chromium } = require('playwright-core')
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
+const looked = new Set() // where axe has looked, in all walks
 let browser
 const launched = async () => {
   if (!browser?.isConnected()) {
@@ -27,7 +28,7 @@ async function walk({ script, facts, folder }) {
   }
   const people = []
   const open = async (who, options) => {
-    const person = await Person.open(await launched(), { who, axe: facts.axe && axe, base: facts.base, step, ...options })
+    const person = await Person.open(await launched(), { who, axe: facts.axe && axe, looked, base: facts.base, step, ...options })
     people.push(person)
     return person
   }

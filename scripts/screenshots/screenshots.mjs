@@ -37,7 +37,7 @@ function playwright() {
   return createRequire(join(at, 'package.json'))('playwright-core').chromium
 }
 
-const chromium = () => ['chromium', 'chromium-browser', 'google-chrome-stable']
+const chromium = () => ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome-stable']
   .map((name) => process.env.PATH.split(':').map((part) => join(part, name)).find(existsSync)).find(Boolean)
 
 /** A server with a demo, in a folder that is gone afterwards. */

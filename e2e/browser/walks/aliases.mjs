@@ -5,7 +5,7 @@ export default async function ({ facts, open, step }) {
   const owner = await open('owner')
   const { page } = owner
   await owner.enter(facts.link)
-  await owner.visit('aliases', 'Aliases')
+  await owner.visit('aliases', 'Aliases', { as: 'aliases, none yet' })
 
   step('make an alias')
   await page.keyboard.press('n')
@@ -19,7 +19,7 @@ export default async function ({ facts, open, step }) {
   await owner.told('support is in force')
   assert.equal(await target(owner), 'sim/chat')
 
-  await owner.visit('aliases/support', 'support')
+  await owner.visit('aliases/support', 'support', { as: 'an alias without a canary' })
   step('repoint it')
   await owner.button('Repoint').click()
   const change = owner.dialog('Change support')

@@ -1,16 +1,17 @@
-// A newcomer: makes a demo by its button, sees every page alive, proves a certificate to a colleague by the command that
-// the page shows, and deletes the demo by one click.
+// A newcomer: makes a demo by its button, sees every page alive, at a desk and on a phone, proves a certificate to a
+// colleague by the command that the page shows, and deletes the demo by one click.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import phone from './phone.mjs'
 
 const pages = [
   ['', 'Home', /Calibration of Answers the question/], ['logs', 'Logs', /exchanges/], ['traces', 'Traces', /zephyrine-refund-12/],
   ['review', 'Review', /Answers to customers/], ['judges', 'Judges', /calibrated/], ['datasets', 'Datasets', /support-eval/],
   ['evals', 'Evals', /Large in place of chat/], ['aliases', 'Aliases', /assistant/], ['aliases/assistant', 'assistant', /Evidence for and against/],
-  ['rewards', 'Rewards', /Zephyrine's policy/], ['wallet?tab=topups', 'Wallet', /None yet/], ['wallet?by=tag', 'Wallet', /support/], ['settings?tab=audit', 'Settings', /demo\.create/],
+  ['rewards', 'Rewards', /Zephyrine's policy/], ['wallet?tab=topups', 'Wallet', /None yet/], ['wallet?by=tag', 'Wallet', /support/], ['wallet?by=key', 'Wallet', /demo/], ['settings?tab=audit', 'Settings', /demo\.create/],
 ]
 
 export default async function ({ facts, open, step }) {
@@ -18,7 +19,7 @@ export default async function ({ facts, open, step }) {
   const { page } = owner
   await owner.enter(facts.link)
   const before = owner.workspace
-  await owner.visit('', 'Home')
+  await owner.visit('', 'Home', { as: 'Home of a newcomer' })
 
   step('make a demo')
   await owner.button('Make a demo').click()
@@ -39,13 +40,15 @@ export default async function ({ facts, open, step }) {
     await page.locator('main').getByText(has).first().waitFor()
   }
 
+  if (facts.phone) await phone({ owner, open, step })
+
   step('a job leads to what it works for')
-  await owner.visit('', 'Home')
+  await owner.go('', 'Home')
   await page.getByRole('link', { name: 'Eval Large in place of chat' }).click()
   await owner.heading('Large in place of chat')
 
   step('prove a certificate to a colleague')
-  await owner.visit('judges', 'Judges')
+  await owner.go('judges', 'Judges')
   await page.getByText('Answers the question', { exact: true }).click()
   await owner.heading('Answers the question')
   await page.getByRole('link', { name: 'Certificate' }).first().click()

@@ -7,7 +7,7 @@ export default async function ({ facts, open, step }) {
   const owner = await open('owner')
   const { page } = owner
   await owner.enter(facts.link)
-  await owner.visit('evals', 'Evals')
+  await owner.visit('evals', 'Evals', { as: 'evals, none yet' })
 
   step('fill the form: models, judge, cases of a file as OpenAI has them')
   await page.keyboard.press('n')
@@ -64,6 +64,5 @@ export default async function ({ facts, open, step }) {
   await page.getByRole('link', { name: 'Again' }).click()
   assert.equal(await owner.dialog('New eval').getByLabel('Name').inputValue(), 'large')
   await page.keyboard.press('Escape')
-  await owner.visit('evals', 'Evals')
   await owner.verifyNow()
 }

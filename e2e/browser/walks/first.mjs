@@ -5,7 +5,7 @@ export default async function ({ facts, open, step }) {
   const owner = await open('owner')
   const { page } = owner
   await owner.enter(facts.link)
-  await owner.visit('', /Home|Welcome|./)
+  await owner.visit('', 'Home', { as: 'Home of a newcomer' })
 
   await owner.visit('settings', 'Settings')
   step('mint a key')
@@ -25,7 +25,7 @@ export default async function ({ facts, open, step }) {
   step('use the key')
   await ask(facts, key, 'before consent')
 
-  await owner.visit('logs', 'Logs')
+  await owner.visit('logs', 'Logs', { as: 'logs without consent' })
   step('turn logging on')
   await page.getByRole('heading', { name: 'Logging is off' }).waitFor()
   await owner.button('Turn logging on').click()
@@ -36,11 +36,10 @@ export default async function ({ facts, open, step }) {
   step('the rows are in Logs')
   const grid = page.getByRole('grid', { name: 'Logged exchanges' })
   await owner.until('the rows are logged', async () => {
-    await page.goto(`${facts.base}/dashboard/w/${owner.workspace}/logs`)
+    await page.reload()
     await owner.settled()
     return await grid.getByRole('row').count() === 3
   })
-  await owner.visit('logs', 'Logs')
   step('filter by tag')
   const tag = page.getByLabel('Tag', { exact: true })
   await tag.focus()

@@ -29,20 +29,20 @@ export default async function ({ facts, open, step }) {
   await owner.settled()
   await owner.check('everything is ruled on')
   await owner.until('the certificate is void', async () => (await certificate(owner, facts.judge)).voided)
-  await owner.visit(`judges/${facts.judge}/certificate`, 'Certificate of Right')
+  await owner.visit(`judges/${facts.judge}/certificate`, 'Certificate of Right', { as: 'a void certificate' })
   await page.getByRole('alert').getByText('Void', { exact: true }).waitFor()
 
   step('calibrate again: another certificate')
-  await owner.visit(`judges/${facts.judge}?tab=calibrations`, 'Right')
+  await owner.go(`judges/${facts.judge}?tab=calibrations`, 'Right')
   await calibrate(owner, facts.judge, 2, step)
   const second = await certificate(owner, facts.judge)
   assert.equal(second.voided, false)
   assert.notEqual(second.id, first.id)
   step('the old one is still void, by its own address')
-  await owner.visit(`judges/${facts.judge}/certificate?id=${first.id}`, 'Certificate of Right')
+  await owner.go(`judges/${facts.judge}/certificate?id=${first.id}`, 'Certificate of Right')
   await page.getByRole('alert').getByText('Void', { exact: true }).waitFor()
   for (const tab of ['labels', 'scans', 'monitoring', 'drafts', 'versions']) {
-    await owner.visit(`judges/${facts.judge}?tab=${tab}`, 'Right')
+    await owner.go(`judges/${facts.judge}?tab=${tab}`, 'Right')
   }
   await owner.verifyNow()
 }

@@ -1,17 +1,17 @@
-// Every page at 375 pixels, in a workspace where each has something to show: nothing is wider than the screen, and the
-// page's main action can be reached.
+// A part of the walk through a demo: every page at 375 pixels. Nothing is wider than the screen, and the page's main
+// action can be reached.
 import assert from 'node:assert/strict'
 
-export default async function ({ facts, open, step }) {
-  const owner = await open('owner', { narrow: true })
+export default async function ({ owner: atDesk, open, step }) {
+  const owner = await open('owner on a phone', { narrow: true, state: await atDesk.page.context().storageState() })
   const { page } = owner
-  await owner.enter(facts.link)
-  owner.workspace = facts.demo
-  const first = async (path) => JSON.parse((await owner.ask('GET', `/dashboard/v1/${facts.demo}/${path}`)).body).data[0]
+  owner.workspace = atDesk.workspace
+  await owner.visit('', 'Home')
+  const first = async (path) => JSON.parse((await owner.ask('GET', `/dashboard/v1/${owner.workspace}/${path}`)).body).data[0]
   const judge = (await first('criteria')).id
   const alias = (await first('aliases')).name
   const pages = [
-    ['', /./], ['logs', 'Logs', 'Follow'],
+    ['logs', 'Logs', 'Follow'],
     ['traces', 'Traces'], [`traces/${encodeURIComponent((await first('traces')).id)}`, 'Run', /^Pass/],
     ['review', 'Review', 'New queue'],
     ['judges', 'Judges', 'New judge'], [`judges/${judge}`, /./, 'Calibrate…'], [`judges/${judge}?tab=labels`, /./],
@@ -25,10 +25,10 @@ export default async function ({ facts, open, step }) {
     ['settings?tab=keys', 'Settings', 'New key'], ['settings?tab=team', 'Settings', 'Invite'],
     ...['logging', 'limits', 'providers', 'evidence', 'notifications', 'account', 'audit'].map((tab) => [`settings?tab=${tab}`, 'Settings']),
   ]
+  await fits(owner, 'Home')
   for (const [path, heading, action] of pages) {
-    const gated = path === `aliases/${alias}` // its gate and the judge's name are two calls more
-    await owner.visit(path, heading, gated ? { most: 5 } : {})
-    await fits(owner, path || 'Home')
+    await owner.go(path, heading)
+    await fits(owner, path)
     if (!action) continue
     const button = owner.button(action).first()
     await button.scrollIntoViewIfNeeded()
@@ -45,8 +45,9 @@ export default async function ({ facts, open, step }) {
   await owner.button('Top up').tap()
   await owner.dialog('Top up the wallet').waitFor()
   await fits(owner, 'a dialog')
-  await owner.check('a dialog on a phone')
+  await owner.check('a dialog')
   await owner.verifyNow()
+  await owner.leave()
 }
 
 /** The document does not scroll sideways. */

@@ -81,7 +81,7 @@ export default async function ({ facts, open, step }) {
   await page.getByText(/1 item|conflict/i).first().waitFor()
 
   step('a grant that is taken away ends at once')
-  await owner.visit(`review/${queue}?view=people`, 'Twenty')
+  await owner.go(`review/${queue}?view=people`, 'Twenty')
   await owner.button('Take away').click()
   await owner.button('Take away', owner.dialog('Take the grant away')).click()
   await owner.told('expert@example.test has no access any more')

@@ -7,7 +7,7 @@ export default async function ({ facts, open, step }) {
   const owner = await open('owner')
   const { page } = owner
   await owner.enter(facts.link)
-  await owner.visit('rewards', 'Rewards')
+  await owner.visit('rewards', 'Rewards', { as: 'rewards, none yet' })
 
   step('begin a session')
   await page.keyboard.press('n')
@@ -41,6 +41,7 @@ export default async function ({ facts, open, step }) {
   await page.getByRole('alert').getByText(/The anchor holds this session/).waitFor()
 
   step('a token for a trainer: shown once, revoked')
+  await page.getByRole('heading', { name: 'In your trainer' }).scrollIntoViewIfNeeded() // what is above is read when it is seen
   await owner.button('New token').click()
   const naming = owner.dialog('New token')
   await naming.getByLabel('What it is for').fill('trainer')
@@ -77,7 +78,7 @@ export default async function ({ facts, open, step }) {
   assert.equal((await session()).status, 'COMPLETED')
   const wallet = JSON.parse((await owner.ask('GET', `/dashboard/api/w/${owner.workspace}/wallet`)).body)
   assert.deepEqual(wallet.holds, [])
-  await owner.visit('rewards?status=COMPLETED', 'Rewards')
+  await owner.go('rewards?status=COMPLETED', 'Rewards')
   await owner.verifyNow()
 }
 

@@ -14,7 +14,7 @@ export default async function ({ facts, open, step }) {
   const needed = owner.page.getByRole('switch', { name: /A repoint of an alias needs a proof/ })
   await needed.click()
   await owner.told('The policy is in force')
-  await owner.page.getByRole('region', { name: 'Notifications' }).hover() // a message stays while the pointer is on it
+  await owner.page.getByRole('region', { name: 'Messages' }).hover() // a message stays while the pointer is on it
   assert.equal((await read(owner, 'evidence')).required, true)
   await undo(owner)
   await owner.until('the policy is as before', async () => (await read(owner, 'evidence')).required === false)
@@ -142,7 +142,7 @@ async function trail(owner, step) {
 }
 
 /** Takes back what was just done, by the message that told of it. */
-const undo = (owner) => owner.button('Undo', owner.page.getByRole('region', { name: 'Notifications' })).last().click()
+const undo = (owner) => owner.button('Undo', owner.page.getByRole('region', { name: 'Messages' })).last().click()
 
 async function read(owner, what) {
   return JSON.parse((await owner.ask('GET', `/dashboard/api/w/${owner.workspace}/${what}`)).body)

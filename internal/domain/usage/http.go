@@ -73,6 +73,8 @@ type Series struct {
 	Points []SeriesPoint `json:"points" nullable:"false" doc:"By day, then in the order of the groups"`
 	Groups []SeriesGroup `json:"groups" nullable:"false" doc:"The dearest first"`
 	Totals Used          `json:"totals"`
+
+	KeyNames map[string]string `json:"key_names,omitempty" doc:"The names of its keys, by id: of those that the caller may list"`
 }
 
 func (h *Handler) series(ctx context.Context, caller tenant.Caller, in seriesQuery) (Series, error) {
@@ -87,7 +89,21 @@ func (h *Handler) series(ctx context.Context, caller tenant.Caller, in seriesQue
 	}
 	s := NewSeries(points, in.Top)
 	s.By, s.From, s.To = in.By, filter.From, filter.To
-	return s, nil
+	s.KeyNames, err = h.store.keyNames(ctx, caller, s.keys(filter))
+	return s, err
+}
+
+// keys returns the ids of the keys that a series is grouped or filtered by.
+func (s *Series) keys(f Filter) (ids []string) {
+	if f.Key != "" {
+		ids = append(ids, f.Key)
+	}
+	for _, g := range s.Groups {
+		if s.By == "key" && g.Group != "" && g.Group != f.Key {
+			ids = append(ids, g.Group)
+		}
+	}
+	return ids
 }
 
 // NewSeries makes a series of points, with at most so many groups and one for the rest.

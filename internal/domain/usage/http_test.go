@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/usage"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/store/api/apitest"
@@ -58,6 +59,48 @@ func TestAMemberReadsTheSeriesOfTheWorkspaceAndNobodyElseDoes(t *testing.T) {
 		if status, text := c.AskSession(t, c.Cookies.Member, http.MethodGet, c.InWorkspace("/usage/export?model=m1"), ""); status != 200 ||
 			!strings.HasSuffix(text, "TODAY,m1,key_1,,1,0,0,0,0,1,1") || strings.Contains(text, "m3") {
 			t.Errorf("%d %s", status, text)
+		}
+	})
+}
+
+func TestASeriesNamesTheKeysThatTheCallerMayList(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dbtest.AddWorkspaces(t, d, dbtest.Mine, dbtest.Theirs)
+		days, batch := usage.NewDays(), usage.NewBatch()
+		for key, owner := range map[string]string{"key_1": "usr_member", "key_2": "usr_owner", "key_3": "usr_other"} {
+			ws := dbtest.Mine
+			if owner == "usr_other" {
+				ws = dbtest.Theirs
+			}
+			if _, err := db.Exec(t.Context(), d.Across("test"),
+				`INSERT INTO users (id, email, created_at) VALUES ($1, $1, 1)`, owner); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(t.Context(), d.In(ws), `
+				INSERT INTO api_keys (workspace_id, id, user_id, name, digest, hint, created_at)
+				VALUES ($1, $2, $3, $4, $5, 'h', 1)`, key, owner, "name of "+key, []byte(key)); err != nil {
+				t.Fatal(err)
+			}
+			batch.Add(&journal.Charge{Workspace: dbtest.Mine, Model: "m", Key: tenant.KeyID(key), At: clock.Now()}, 0)
+		}
+		if _, err := d.Tx(t.Context(), func(tx *db.Tx) error { return days.Write(t.Context(), tx, batch) }); err != nil {
+			t.Fatal(err)
+		}
+		posted := func(context.Context) error { return nil }
+		f := feed.New(d, slog.New(slog.DiscardHandler), nil)
+		routes := usage.NewHandler(usage.NewStore(d), posted).Routes()
+		c := apitest.NewClient(t, d, f, dbtest.Mine, dbtest.Theirs, routes, strings.TrimSpace)
+		for _, test := range []struct{ cookie, query, want string }{
+			{c.Cookies.Member, "by=key", `"key_names":{"key_1":"name of key_1"}`},
+			{c.Cookies.Owner, "by=key", `"key_names":{"key_1":"name of key_1","key_2":"name of key_2"}`},
+			{c.Cookies.Admin, "by=model&key=key_2", `"key_names":{"key_2":"name of key_2"}`},
+			{c.Cookies.Member, "by=model&key=key_2", `"totals":`},
+		} {
+			status, text := c.AskSession(t, test.cookie, http.MethodGet, c.InWorkspace("/usage/series?"+test.query), "")
+			named := strings.Contains(test.want, "key_names")
+			if status != 200 || !strings.Contains(text, test.want) || strings.Contains(text, "key_names") != named {
+				t.Errorf("%s: %d %s, want %s", test.query, status, text, test.want)
+			}
 		}
 	})
 }

@@ -85,6 +85,32 @@ func openPoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point
 	return points, nil
 }
 
+// keyNames returns the names of keys, by id. A member learns those of their own keys alone, as in the list of keys.
+func (s *Store) keyNames(ctx context.Context, caller tenant.Caller, ids []string) (map[string]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	owner := caller.User
+	if caller.Role.Manages() {
+		owner = ""
+	}
+	args, places := []any{owner}, make([]string, len(ids))
+	for i, id := range ids {
+		args, places[i] = append(args, id), fmt.Sprintf("$%d", i+3)
+	}
+	keys, err := db.Query[struct{ ID, Name string }](ctx, s.db.In(caller.Workspace), `
+		SELECT id, name FROM api_keys
+		WHERE workspace_id = $1 AND ($2 = '' OR user_id = $2) AND id IN (`+strings.Join(places, ", ")+`)`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the names of keys: %w", err)
+	}
+	names := make(map[string]string, len(keys))
+	for _, key := range keys {
+		names[key.ID] = key.Name
+	}
+	return names, nil
+}
+
 // where returns the condition of a filter, and its arguments from $2 on.
 func (f Filter) where() (string, []any) {
 	var text strings.Builder

@@ -2913,7 +2913,7 @@ export interface components {
         };
         Refusal: {
             /** @enum {string|null} */
-            code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "stale_lease" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable";
+            code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "stale_lease" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable" | "storage_full";
             /** @description For people; not to be parsed */
             message: string;
             /** @description The field at fault, where there is one */
@@ -3021,6 +3021,10 @@ export interface components {
             from: number;
             /** @description The dearest first */
             groups: components["schemas"]["SeriesGroup"][];
+            /** @description The names of its keys, by id: of those that the caller may list */
+            key_names?: {
+                [key: string]: string;
+            };
             /** @enum {string} */
             object: "series";
             /** @description By day, then in the order of the groups */

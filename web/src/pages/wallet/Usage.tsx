@@ -14,7 +14,6 @@ import { Refusal } from '../../ui/Refusal'
 import { Table, type Column } from '../../ui/Table'
 import { Money, SkeletonLines, Stat, Stats } from '../../ui/Values'
 import { dayAfter, daysBetween, lasts } from './balance'
-import type { Key, List } from '../settings/shapes'
 import type { Series } from './shapes'
 
 const schema = {
@@ -36,11 +35,7 @@ export function Usage({ free }: { free?: number }) {
     queryKey: ['usage', ws, query], placeholderData: keepPreviousData,
     queryFn: ({ signal }) => call<Series>(ws, 'GET', '/usage/series', { query, signal }),
   })
-  const keys = useQuery({
-    queryKey: ['keys', ws], enabled: state.by === 'key', queryFn: ({ signal }) => call<List<Key>>(ws, 'GET', '/keys', { query: { limit: 500 }, signal }),
-  })
-  const names = new Map(keys.data?.data.map((key) => [key.id, key.name]))
-  const named = (group: string, rest?: boolean) => rest ? 'others' : names.get(group) ?? (group || `(no ${state.by})`)
+  const named = (group: string, rest?: boolean) => rest ? 'others' : series.data?.key_names?.[group] ?? (group || `(no ${state.by})`)
   const days = daysBetween(from, to)
   const left = series.data && free !== undefined ? lasts(free, series.data.totals.charged_usd, days.length) : undefined
   const filters = (['model', 'key', 'tag'] as const).filter((name) => state[name])

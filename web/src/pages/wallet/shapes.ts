@@ -54,6 +54,7 @@ export interface Series {
   points: (Counts & { day: string; group: string; rest?: boolean })[]
   groups: (Counts & { group: string; rest?: boolean })[]
   totals: Counts
+  key_names?: Record<string, string>
 }
 
 export interface Month {
