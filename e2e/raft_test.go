@@ -85,7 +85,7 @@ func TestRoundsOfRAFTRaiseTheReward(t *testing.T) {
 	w.kill()
 	g.mustAdmin(t, nil, "worker", "revoke", w.id) // so that nobody waits for its lease to run out
 	g.worker(t)
-	id, before := made.ID, ""
+	id, before, rounds := made.ID, "", []raftRound{}
 	for n := range int64(3) {
 		r := g.untilRound(t, id, "the end of a round", func(now raftRound) bool {
 			return now.Status == "SUCCEEDED" && (now.NextID != "" || now.Stopped != "" || now.Round == 3)
@@ -95,13 +95,16 @@ func TestRoundsOfRAFTRaiseTheReward(t *testing.T) {
 		}
 		t.Logf("round %d: %d accepted, reward %.3f before and %.3f after: %+.3f (%+.3f to %+.3f), $%s", r.Round, r.Accepted,
 			r.Before.Mean, r.After.Mean, r.Improvement.Mean, r.Improvement.Lower, r.Improvement.Upper, r.Spent)
+		rounds = append(rounds, r)
+		id, before = r.NextID, r.ModelVersionID
+	}
+	for _, r := range rounds { // nothing is charged any more, so that the pages of the usage rows stay as they are
 		var session struct{ Scored int }
 		g.caller().call(t, http.MethodGet, "/v1/reward/sessions/"+r.SessionID, nil, http.StatusOK, &session)
 		// What was judged before, of the same prompt and the same answer, is not asked again.
 		if rows, sum := g.spentFor(t, "default", r.SessionID); rows > session.Scored || rows == 0 || sum > r.Spent {
 			t.Errorf("%d charges of $%s for %d samples, and $%s spent", rows, sum, session.Scored, r.Spent)
 		}
-		id, before = r.NextID, r.ModelVersionID
 	}
 	g.verifyLedger(t)
 }

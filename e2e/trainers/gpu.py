@@ -222,7 +222,9 @@ class Measured:
         for line in file.read_text().splitlines():
             one = json.loads(line)
             asked, answer = last(one["prompt"]), last(one["completion"])
-            steps.setdefault(int(one["step"]), []).append((one["reward"], task.right(asked, answer), task.shouts(answer)))
+            steps.setdefault(int(one["step"]), []).append(
+                (one["reward"], task.right(asked, answer), task.shouts(answer))
+            )
         curve = []
         for step, found in sorted(steps.items()):
             means = [sum(column) / len(found) for column in zip(*found, strict=True)]
