@@ -98,11 +98,12 @@ func TestRoundsOfRAFTRaiseTheReward(t *testing.T) {
 		rounds = append(rounds, r)
 		id, before = r.NextID, r.ModelVersionID
 	}
-	for _, r := range rounds { // nothing is charged any more, so that the pages of the usage rows stay as they are
+	for _, r := range rounds {
 		var session struct{ Scored int }
 		g.caller().call(t, http.MethodGet, "/v1/reward/sessions/"+r.SessionID, nil, http.StatusOK, &session)
 		// What was judged before, of the same prompt and the same answer, is not asked again.
-		if rows, sum := g.spentFor(t, "default", r.SessionID); rows > session.Scored || rows == 0 || sum > r.Spent {
+		rows, sum := g.spentFor(t, "default", r.SessionID)
+		if g.caller().get(t, "/v1/raft/rounds/"+r.ID, &r); rows > session.Scored || rows == 0 || sum > r.Spent {
 			t.Errorf("%d charges of $%s for %d samples, and $%s spent", rows, sum, session.Scored, r.Spent)
 		}
 	}
