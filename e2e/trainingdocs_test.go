@@ -31,10 +31,11 @@ func laptopCommands(t *testing.T, address, key string) string {
 	if !ok {
 		t.Fatal("the page has other sections")
 	}
-	script := "trap 'kill $(jobs -p)' EXIT\ntrap exit TERM\n"
+	commands := []string{"trap 'kill $(jobs -p)' EXIT\ntrap exit TERM\n"}
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
-		script += block[1]
+		commands = append(commands, block[1])
 	}
+	script := strings.Join(commands, "")
 	for written, want := range map[string]string{"http://127.0.0.1:8080": address, "sk_sovereign_…": key} {
 		if strings.Count(script, written) != 1 {
 			t.Fatalf("the page says %s %d times", written, strings.Count(script, written))

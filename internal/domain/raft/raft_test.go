@@ -244,7 +244,7 @@ func TestSamplesThatWereNotAskedForEndTheRound(t *testing.T) {
 			"ends before line 320":       func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
 			"line 1 is not a JSON":       func(b []byte) []byte { return append([]byte("{"), b...) },
 			"line 3 is sample 7":         func(b []byte) []byte { return bytes.Replace(b, []byte(`"index":2`), []byte(`"index":7`), 1) },
-			"of the prompt \"other\"":    func(b []byte) []byte { return otherPrompt(b) },
+			"of the prompt \"other\"":    otherPrompt,
 			"line 2 is sample 0 of the ": func(b []byte) []byte { return append(slices.Clone(b[:bytes.IndexByte(b, '\n')+1]), b...) },
 		} {
 			before := f.Models.Calls()

@@ -125,14 +125,12 @@ func (s *Store) do(
 	})
 }
 
-// refusalOf returns what ends the round; otherwise err is returned as it is.
+// refusalOf returns what ends the round; otherwise it returns err as it is, which may be nil.
 func refusalOf(err error) (*refusal, error) {
 	var wrong *invalid
 	var refused *refusal
 	var known *fault.Fault
 	switch {
-	case err == nil:
-		return nil, nil
 	case errors.As(err, &refused):
 		return refused, nil
 	case errors.As(err, &wrong):

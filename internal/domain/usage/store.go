@@ -88,7 +88,7 @@ func openPoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point
 // keyNames returns the names of keys, by id. A member learns those of their own keys alone, as in the list of keys.
 func (s *Store) keyNames(ctx context.Context, caller tenant.Caller, ids []string) (map[string]string, error) {
 	if len(ids) == 0 {
-		return nil, nil
+		return map[string]string{}, nil
 	}
 	owner := caller.User
 	if caller.Role.Manages() {
