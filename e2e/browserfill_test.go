@@ -128,15 +128,21 @@ func prepareLogs(t *testing.T, p instance) (*process, object) {
 	return s, object{"rows": rows, "link": s.link(t)}
 }
 
+// soundAnchor is a judge that does not err, and soundLabels is how many labels always leave 50 of each class for the
+// report half.
+var soundAnchor = map[string]string{"anchor": "sensitivity: 1, specificity: 1"}
+
+const soundLabels = 320
+
 // prepareRewards starts a server with two calibrated judges of different models. What pleases the first says nothing to
 // the second: a text of the walk can deceive one of them.
 func prepareRewards(t *testing.T, p instance) (*process, object) {
 	t.Helper()
-	s := p.serve(t, "--config", judgeConfig(t, startProvider(t), map[string]string{"judges": "mock?judge"}, nil))
+	s := p.serve(t, "--config", judgeConfig(t, startProvider(t), map[string]string{"judges": "mock?judge"}, soundAnchor))
 	c := s.caller()
-	for name, model := range map[string]string{"Pleased": "mock/judges", "Anchor": "sim/judge"} {
+	for name, model := range map[string]string{"Pleased": "mock/judges", "Anchor": "sim/anchor"} {
 		judge := c.criterion(t, model, object{"name": name})
-		c.grade(t, judge, inlines("what", 240))
+		c.grade(t, judge, inlines("what", soundLabels))
 		if w := c.calibrated(t, judge); w.Block.Trust != "calibrated" && w.Block.Trust != "certified" {
 			t.Fatalf("%s: %+v", name, w.Block)
 		}

@@ -20,13 +20,13 @@ runpy.run_module("sovereign_trainer", run_name="__main__", alter_sys=True)
 func prepareTraining(t *testing.T, p instance) (*process, object) {
 	t.Helper()
 	s := p.serve(t, "--training-prices", "cpu=36", "--config",
-		judgeConfig(t, startProvider(t), map[string]string{"judges": "mock?judge"}, nil))
+		judgeConfig(t, startProvider(t), map[string]string{"judges": "mock?judge"}, soundAnchor))
 	s.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
 	c := s.caller()
 	judges := object{}
-	for role, of := range map[string][2]string{"judge": {"Pleased", "mock/judges"}, "anchor": {"Anchor", "sim/judge"}} {
+	for role, of := range map[string][2]string{"judge": {"Pleased", "mock/judges"}, "anchor": {"Anchor", "sim/anchor"}} {
 		judge := c.criterion(t, of[1], object{"name": of[0]})
-		c.grade(t, judge, inlines("what", 240))
+		c.grade(t, judge, inlines("what", soundLabels))
 		if w := c.calibrated(t, judge); w.Block.Trust != "calibrated" && w.Block.Trust != "certified" {
 			t.Fatalf("%s: %+v", role, w.Block)
 		}
