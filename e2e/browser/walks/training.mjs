@@ -34,13 +34,13 @@ export default async function ({ facts, open, step }) {
   await upload('words.jsonl', facts.examples.replace(/\n/, '\nno JSON\n'))
   await form.getByText(/line 2: is not a JSON object/).waitFor()
   await owner.check('a refused file')
-  await upload('words.jsonl', facts.examples)
-  await form.getByText(/32 examples, every line is well/).waitFor()
+  await upload('words.jsonl', facts.examples.repeat(20)) // a job that is not over before it is cancelled
+  await form.getByText(/640 examples, every line is well/).waitFor()
 
   step('the estimate and the hold stand before the button')
   await form.getByLabel('Epochs').fill('100')
   await form.getByLabel('Batch size').fill('1')
-  await form.getByText(/^32 examples, 3,200 steps/).waitFor()
+  await form.getByText(/^640 examples, 64,000 steps/).waitFor()
   await form.getByText('At most $5.00').waitFor()
   await owner.check('a new job')
   await owner.button('Hold the budget and start', form).click()
@@ -70,7 +70,7 @@ export default async function ({ facts, open, step }) {
 
   step('a short job makes a model')
   const { body } = await owner.ask('POST', `/dashboard/v1/${owner.workspace}/fine-tuning/jobs`, {
-    baseModel: 'tiny/bigram', trainingFile: (await read(`fine-tuning/jobs/${long}`)).training_file, suffix: 'words', seed: 7, budgetUsd: 1, hyperparameters: { epochs: 5 },
+    baseModel: 'tiny/bigram', trainingFile: (await read(`fine-tuning/jobs/${long}`)).training_file, suffix: 'words', seed: 7, budgetUsd: 1, hyperparameters: { epochs: 1 },
   })
   const short = JSON.parse(body).id
   await owner.until('the job has succeeded', async () => (await read(`fine-tuning/jobs/${short}`)).status === 'SUCCEEDED')
