@@ -3,7 +3,7 @@
 package finetune
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"slices"
 
@@ -78,28 +78,21 @@ func (Shown) SchemaName() string { return "FineTuningHyperparametersInForce" }
 
 // defaults fills in what was not given.
 func (r *Request) defaults() {
-	set(&r.Method, "sft")
-	set(&r.GPUCount, 1)
+	r.Method = cmp.Or(r.Method, "sft")
+	r.GPUCount = cmp.Or(r.GPUCount, 1)
 	h := &r.Hyperparameters
-	set(&h.Epochs, 3)
-	set(&h.BatchSize, 8)
-	set(&h.GradientAccumulation, 1)
-	set(&h.LearningRate, 2e-4)
-	set(&h.MaxLength, 1024)
-	set(&h.Beta, 0.1)
-	set(&h.CheckpointEvery, 50)
+	h.Epochs = cmp.Or(h.Epochs, 3)
+	h.BatchSize = cmp.Or(h.BatchSize, 8)
+	h.GradientAccumulation = cmp.Or(h.GradientAccumulation, 1)
+	h.LearningRate = cmp.Or(h.LearningRate, 2e-4)
+	h.MaxLength = cmp.Or(h.MaxLength, 1024)
+	h.Beta = cmp.Or(h.Beta, 0.1)
+	h.CheckpointEvery = cmp.Or(h.CheckpointEvery, 50)
 	if h.LoRARank == nil {
 		rank := int64(16)
 		h.LoRARank = &rank
 	}
-	set(&h.LoRAAlpha, float64(2**h.LoRARank))
-}
-
-func set[T comparable](value *T, to T) {
-	var zero T
-	if *value == zero {
-		*value = to
-	}
+	h.LoRAAlpha = cmp.Or(h.LoRAAlpha, float64(2**h.LoRARank))
 }
 
 // Check reports the first rule that a request breaks, naming the field.
@@ -134,31 +127,22 @@ func (r *Request) checkTraining() error {
 	case r.GPUCount < 1 || r.GPUCount > 64:
 		return fault.Invalid("gpuCount", "must be 1 to 64")
 	}
-	for _, bound := range []struct {
-		name        string
-		value       float64
-		least, most float64
-	}{
-		{"epochs", float64(h.Epochs), 1, 100},
-		{"maxSteps", float64(h.MaxSteps), 0, 1e6},
-		{"batchSize", float64(h.BatchSize), 1, 1024},
-		{"gradientAccumulation", float64(h.GradientAccumulation), 1, 256},
-		{"learningRate", h.LearningRate, math.SmallestNonzeroFloat64, 1},
-		{"warmupRatio", h.WarmupRatio, 0, 0.5},
-		{"weightDecay", h.WeightDecay, 0, 1},
-		{"maxLength", float64(h.MaxLength), 16, 131072},
-		{"loraRank", float64(*h.LoRARank), 0, 256},
-		{"loraAlpha", h.LoRAAlpha, 0, 1024},
-		{"loraDropout", h.LoRADropout, 0, 0.5},
-		{"beta", h.Beta, math.SmallestNonzeroFloat64, 10},
-		{"checkpointEvery", float64(h.CheckpointEvery), 1, 10000},
-		{"earlyStoppingPatience", float64(h.EarlyStoppingPatience), 0, 100},
-	} {
-		if !(bound.value >= bound.least && bound.value <= bound.most) {
-			return fault.Invalid("hyperparameters."+bound.name, fmt.Sprintf("must be %g to %g", bound.least, bound.most))
-		}
-	}
-	return nil
+	return train.CheckBounds([]train.Bound{
+		{"hyperparameters.epochs", float64(h.Epochs), 1, 100},
+		{"hyperparameters.maxSteps", float64(h.MaxSteps), 0, 1e6},
+		{"hyperparameters.batchSize", float64(h.BatchSize), 1, 1024},
+		{"hyperparameters.gradientAccumulation", float64(h.GradientAccumulation), 1, 256},
+		{"hyperparameters.learningRate", h.LearningRate, math.SmallestNonzeroFloat64, 1},
+		{"hyperparameters.warmupRatio", h.WarmupRatio, 0, 0.5},
+		{"hyperparameters.weightDecay", h.WeightDecay, 0, 1},
+		{"hyperparameters.maxLength", float64(h.MaxLength), 16, 131072},
+		{"hyperparameters.loraRank", float64(*h.LoRARank), 0, 256},
+		{"hyperparameters.loraAlpha", h.LoRAAlpha, 0, 1024},
+		{"hyperparameters.loraDropout", h.LoRADropout, 0, 0.5},
+		{"hyperparameters.beta", h.Beta, math.SmallestNonzeroFloat64, 10},
+		{"hyperparameters.checkpointEvery", float64(h.CheckpointEvery), 1, 10000},
+		{"hyperparameters.earlyStoppingPatience", float64(h.EarlyStoppingPatience), 0, 100},
+	})
 }
 
 // steps returns how many steps a number of examples takes.

@@ -4,7 +4,7 @@
 package grpo
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -49,16 +49,16 @@ func (Request) SchemaName() string { return "GRPORequest" }
 
 // defaults fills in what was not given.
 func (r *Request) defaults() {
-	set(&r.GroupSize, 8)
-	set(&r.PromptsPerStep, 4)
-	set(&r.MaxSteps, 100)
-	set(&r.LearningRate, 1e-5)
-	set(&r.Temperature, 1)
-	set(&r.MaxTokens, 256)
-	set(&r.MaxTurns, 4)
-	set(&r.CheckpointEvery, 10)
-	set(&r.GPUCount, 1)
-	set(&r.RewardBudget, r.Budget/2)
+	r.GroupSize = cmp.Or(r.GroupSize, 8)
+	r.PromptsPerStep = cmp.Or(r.PromptsPerStep, 4)
+	r.MaxSteps = cmp.Or(r.MaxSteps, 100)
+	r.LearningRate = cmp.Or(r.LearningRate, 1e-5)
+	r.Temperature = cmp.Or(r.Temperature, 1)
+	r.MaxTokens = cmp.Or(r.MaxTokens, 256)
+	r.MaxTurns = cmp.Or(r.MaxTurns, 4)
+	r.CheckpointEvery = cmp.Or(r.CheckpointEvery, 10)
+	r.GPUCount = cmp.Or(r.GPUCount, 1)
+	r.RewardBudget = cmp.Or(r.RewardBudget, r.Budget/2)
 	if r.KLBeta == nil {
 		beta := 0.02
 		r.KLBeta = &beta
@@ -66,13 +66,6 @@ func (r *Request) defaults() {
 	if r.LoRARank == nil {
 		rank := int64(16)
 		r.LoRARank = &rank
-	}
-}
-
-func set[T comparable](value *T, to T) {
-	var zero T
-	if *value == zero {
-		*value = to
 	}
 }
 
@@ -94,10 +87,7 @@ func (r *Request) Check() error {
 	case r.Suffix != "" && !train.Suffix.MatchString(r.Suffix):
 		return fault.Invalid("suffix", "must be 1 to 40 lower-case letters, digits and dashes")
 	}
-	for _, bound := range []struct {
-		name               string
-		value, least, most float64
-	}{
+	if err := train.CheckBounds([]train.Bound{
 		{"promptCount", float64(r.PromptCount), 0, 1e5},
 		{"groupSize", float64(r.GroupSize), 2, 64},
 		{"promptsPerStep", float64(r.PromptsPerStep), 1, 256},
@@ -110,10 +100,8 @@ func (r *Request) Check() error {
 		{"loraRank", float64(*r.LoRARank), 0, 256},
 		{"checkpointEvery", float64(r.CheckpointEvery), 1, 1e4},
 		{"gpuCount", float64(r.GPUCount), 1, 64},
-	} {
-		if !(bound.value >= bound.least && bound.value <= bound.most) {
-			return fault.Invalid(bound.name, fmt.Sprintf("must be %g to %g", bound.least, bound.most))
-		}
+	}); err != nil {
+		return err
 	}
 	if r.GroupSize*r.PromptsPerStep > 512 {
 		return fault.Invalid("promptsPerStep", "times groupSize must be at most 512: that many are scored in one call")

@@ -5,6 +5,7 @@
 package raft
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -75,21 +76,14 @@ const (
 
 // defaults fills in what was not given.
 func (r *Request) defaults() {
-	set(&r.SamplesPerPrompt, 4)
-	set(&r.Rounds, 1)
-	set(&r.Temperature, 1)
-	set(&r.MaxTokens, 256)
-	set(&r.GPUCount, 1)
+	r.SamplesPerPrompt = cmp.Or(r.SamplesPerPrompt, 4)
+	r.Rounds = cmp.Or(r.Rounds, 1)
+	r.Temperature = cmp.Or(r.Temperature, 1)
+	r.MaxTokens = cmp.Or(r.MaxTokens, 256)
+	r.GPUCount = cmp.Or(r.GPUCount, 1)
 	if r.MinGrade == nil {
 		grade := 0.7
 		r.MinGrade = &grade
-	}
-}
-
-func set[T comparable](value *T, to T) {
-	var zero T
-	if *value == zero {
-		*value = to
 	}
 }
 
@@ -105,10 +99,7 @@ func (r *Request) Check() error {
 	case r.Suffix != "" && !train.Suffix.MatchString(r.Suffix):
 		return fault.Invalid("suffix", "must be 1 to 40 lower-case letters, digits and dashes")
 	}
-	for _, bound := range []struct {
-		name               string
-		value, least, most float64
-	}{
+	return train.CheckBounds([]train.Bound{
 		{"promptCount", float64(r.PromptCount), 0, maxPrompts},
 		{"samplesPerPrompt", float64(r.SamplesPerPrompt), 1, 64},
 		{"minGrade", *r.MinGrade, 0, 1},
@@ -116,12 +107,7 @@ func (r *Request) Check() error {
 		{"temperature", r.Temperature, math.SmallestNonzeroFloat64, 2},
 		{"maxCompletionTokens", float64(r.MaxTokens), 1, 32768},
 		{"gpuCount", float64(r.GPUCount), 1, 64},
-	} {
-		if !(bound.value >= bound.least && bound.value <= bound.most) {
-			return fault.Invalid(bound.name, fmt.Sprintf("must be %g to %g", bound.least, bound.most))
-		}
-	}
-	return nil
+	})
 }
 
 // budget is the part of one round.
