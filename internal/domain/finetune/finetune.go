@@ -127,22 +127,22 @@ func (r *Request) checkTraining() error {
 	case r.GPUCount < 1 || r.GPUCount > 64:
 		return fault.Invalid("gpuCount", "must be 1 to 64")
 	}
-	return train.CheckBounds([]train.Bound{
-		{"hyperparameters.epochs", float64(h.Epochs), 1, 100},
-		{"hyperparameters.maxSteps", float64(h.MaxSteps), 0, 1e6},
-		{"hyperparameters.batchSize", float64(h.BatchSize), 1, 1024},
-		{"hyperparameters.gradientAccumulation", float64(h.GradientAccumulation), 1, 256},
-		{"hyperparameters.learningRate", h.LearningRate, math.SmallestNonzeroFloat64, 1},
-		{"hyperparameters.warmupRatio", h.WarmupRatio, 0, 0.5},
-		{"hyperparameters.weightDecay", h.WeightDecay, 0, 1},
-		{"hyperparameters.maxLength", float64(h.MaxLength), 16, 131072},
-		{"hyperparameters.loraRank", float64(*h.LoRARank), 0, 256},
-		{"hyperparameters.loraAlpha", h.LoRAAlpha, 0, 1024},
-		{"hyperparameters.loraDropout", h.LoRADropout, 0, 0.5},
-		{"hyperparameters.beta", h.Beta, math.SmallestNonzeroFloat64, 10},
-		{"hyperparameters.checkpointEvery", float64(h.CheckpointEvery), 1, 10000},
-		{"hyperparameters.earlyStoppingPatience", float64(h.EarlyStoppingPatience), 0, 100},
-	})
+	return train.CheckBounds(
+		train.Within("hyperparameters.epochs", float64(h.Epochs), 1, 100),
+		train.Within("hyperparameters.maxSteps", float64(h.MaxSteps), 0, 1e6),
+		train.Within("hyperparameters.batchSize", float64(h.BatchSize), 1, 1024),
+		train.Within("hyperparameters.gradientAccumulation", float64(h.GradientAccumulation), 1, 256),
+		train.Within("hyperparameters.learningRate", h.LearningRate, math.SmallestNonzeroFloat64, 1),
+		train.Within("hyperparameters.warmupRatio", h.WarmupRatio, 0, 0.5),
+		train.Within("hyperparameters.weightDecay", h.WeightDecay, 0, 1),
+		train.Within("hyperparameters.maxLength", float64(h.MaxLength), 16, 131072),
+		train.Within("hyperparameters.loraRank", float64(*h.LoRARank), 0, 256),
+		train.Within("hyperparameters.loraAlpha", h.LoRAAlpha, 0, 1024),
+		train.Within("hyperparameters.loraDropout", h.LoRADropout, 0, 0.5),
+		train.Within("hyperparameters.beta", h.Beta, math.SmallestNonzeroFloat64, 10),
+		train.Within("hyperparameters.checkpointEvery", float64(h.CheckpointEvery), 1, 10000),
+		train.Within("hyperparameters.earlyStoppingPatience", float64(h.EarlyStoppingPatience), 0, 100),
+	)
 }
 
 // steps returns how many steps a number of examples takes.

@@ -87,20 +87,20 @@ func (r *Request) Check() error {
 	case r.Suffix != "" && !train.Suffix.MatchString(r.Suffix):
 		return fault.Invalid("suffix", "must be 1 to 40 lower-case letters, digits and dashes")
 	}
-	if err := train.CheckBounds([]train.Bound{
-		{"promptCount", float64(r.PromptCount), 0, 1e5},
-		{"groupSize", float64(r.GroupSize), 2, 64},
-		{"promptsPerStep", float64(r.PromptsPerStep), 1, 256},
-		{"maxSteps", float64(r.MaxSteps), 1, 1e5},
-		{"klBeta", *r.KLBeta, 0, 10},
-		{"learningRate", r.LearningRate, math.SmallestNonzeroFloat64, 1},
-		{"temperature", r.Temperature, math.SmallestNonzeroFloat64, 2},
-		{"maxCompletionTokens", float64(r.MaxTokens), 1, 32768},
-		{"maxTurns", float64(r.MaxTurns), 1, 32},
-		{"loraRank", float64(*r.LoRARank), 0, 256},
-		{"checkpointEvery", float64(r.CheckpointEvery), 1, 1e4},
-		{"gpuCount", float64(r.GPUCount), 1, 64},
-	}); err != nil {
+	if err := train.CheckBounds(
+		train.Within("promptCount", float64(r.PromptCount), 0, 1e5),
+		train.Within("groupSize", float64(r.GroupSize), 2, 64),
+		train.Within("promptsPerStep", float64(r.PromptsPerStep), 1, 256),
+		train.Within("maxSteps", float64(r.MaxSteps), 1, 1e5),
+		train.Within("klBeta", *r.KLBeta, 0, 10),
+		train.Within("learningRate", r.LearningRate, math.SmallestNonzeroFloat64, 1),
+		train.Within("temperature", r.Temperature, math.SmallestNonzeroFloat64, 2),
+		train.Within("maxCompletionTokens", float64(r.MaxTokens), 1, 32768),
+		train.Within("maxTurns", float64(r.MaxTurns), 1, 32),
+		train.Within("loraRank", float64(*r.LoRARank), 0, 256),
+		train.Within("checkpointEvery", float64(r.CheckpointEvery), 1, 1e4),
+		train.Within("gpuCount", float64(r.GPUCount), 1, 64),
+	); err != nil {
 		return err
 	}
 	if r.GroupSize*r.PromptsPerStep > 512 {

@@ -99,15 +99,15 @@ func (r *Request) Check() error {
 	case r.Suffix != "" && !train.Suffix.MatchString(r.Suffix):
 		return fault.Invalid("suffix", "must be 1 to 40 lower-case letters, digits and dashes")
 	}
-	return train.CheckBounds([]train.Bound{
-		{"promptCount", float64(r.PromptCount), 0, maxPrompts},
-		{"samplesPerPrompt", float64(r.SamplesPerPrompt), 1, 64},
-		{"minGrade", *r.MinGrade, 0, 1},
-		{"rounds", float64(r.Rounds), 1, 10},
-		{"temperature", r.Temperature, math.SmallestNonzeroFloat64, 2},
-		{"maxCompletionTokens", float64(r.MaxTokens), 1, 32768},
-		{"gpuCount", float64(r.GPUCount), 1, 64},
-	})
+	return train.CheckBounds(
+		train.Within("promptCount", float64(r.PromptCount), 0, maxPrompts),
+		train.Within("samplesPerPrompt", float64(r.SamplesPerPrompt), 1, 64),
+		train.Within("minGrade", *r.MinGrade, 0, 1),
+		train.Within("rounds", float64(r.Rounds), 1, 10),
+		train.Within("temperature", r.Temperature, math.SmallestNonzeroFloat64, 2),
+		train.Within("maxCompletionTokens", float64(r.MaxTokens), 1, 32768),
+		train.Within("gpuCount", float64(r.GPUCount), 1, 64),
+	)
 }
 
 // budget is the part of one round.
