@@ -53,8 +53,10 @@ func render(r *http.Request, status int, out any) (answer, error) {
 	return renderJSON(status, out)
 }
 
-// lenient accepts valid JSON that we would not write ourselves: duplicate names and invalid UTF-8.
-var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+// lenient accepts valid JSON that we would not write ourselves: duplicate names and invalid UTF-8. It sorts the members
+// of maps, so that equal values have equal texts.
+var lenient = json.JoinOptions(
+	jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), json.Deterministic(true))
 
 func renderJSON(status int, out any) (answer, error) {
 	text, err := json.Marshal(out, lenient) // messages are shown as they were sent, unpaired surrogates included
