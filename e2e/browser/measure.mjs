@@ -49,7 +49,7 @@ const open = async () => {
   return context
 }
 
-const got = { cold: [], warm: [], warmCPU: [], switched: [], filtered: [], frames: [], frameCPU: 0 }
+const got = { cold: [], warm: [], paint: [], warmCPU: [], switched: [], filtered: [], wheel: {}, dragged: {} }
 step('cold')
 for (let i = 0; i < 3; i++) {
   const context = await open()
@@ -72,8 +72,11 @@ const worked = async () => {
 for (let i = 0; i <= facts.times; i++) {
   await page.goto(logs, { waitUntil: 'commit' })
   const took = await page.evaluate(() => window.shown)
-  if (i > 0) got.warm.push(took)
-  if (i > 0) got.warmCPU.push(await worked()) // a navigation begins anew
+  if (i > 0) {
+    got.warm.push(took)
+    got.paint.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime))
+    got.warmCPU.push(await worked()) // a navigation begins anew
+  }
   await page.waitForLoadState('networkidle')
 }
 
@@ -104,23 +107,28 @@ for (let i = 0; i < facts.times; i++) {
   }, `task-${i}`))
 }
 
+/** Scrolls through rows of 32 pixels: the times between frames, and the CPU time of one. */
+const scroll = async (rows, each) => {
+  await page.goto(logs)
+  await page.evaluate(() => window.shown)
+  await page.waitForLoadState('networkidle')
+  const atRest = await worked()
+  const times = await page.evaluate(([rows, each]) => new Promise((done) => {
+    const grid = document.querySelector('[role=grid]'), deltas = []
+    let last = 0, top = 0 // which is not read back: that would lay the page out once more
+    const step = (now) => {
+      if (last) deltas.push(now - last)
+      last = now
+      grid.scrollTop = top += 32 * each
+      if (top >= 32 * rows) done(deltas)
+      else requestAnimationFrame(step)
+    }
+    requestAnimationFrame(step)
+  }), [rows, each])
+  return { times, cpu: (await worked() - atRest) / times.length }
+}
 step('scroll')
-await page.goto(logs)
-await page.evaluate(() => window.shown)
-await page.waitForLoadState('networkidle')
-const atRest = await worked()
-got.frames = await page.evaluate(() => new Promise((done) => { // 5,000 rows of 32 pixels, 10 rows in a frame
-  const grid = document.querySelector('[role=grid]'), deltas = []
-  let last = 0, top = 0 // which is not read back: that would lay the page out once more
-  const step = (now) => {
-    if (last) deltas.push(now - last)
-    last = now
-    grid.scrollTop = top += 320
-    if (top >= 160_000) done(deltas)
-    else requestAnimationFrame(step)
-  }
-  requestAnimationFrame(step)
-}))
-got.frameCPU = (await worked() - atRest) / got.frames.length
+got.wheel = await scroll(1_000, 3)
+got.dragged = await scroll(5_000, 10)
 await browser.close()
 console.log(JSON.stringify(got))
