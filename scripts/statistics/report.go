@@ -48,6 +48,7 @@ var values = map[string]any{
 	"gap needed":  percent(1 - 2*gapMisses),
 	"anchor runs": thousands(anchorRuns), "delay runs": delayRuns, "checks": anchorChecks, "sampled": sampled,
 	"canary runs": thousands(canaryRuns), "equal runs": thousands(equalRuns), "labels": labels,
+	"mean runs": thousands(meanRuns),
 	"eval runs": thousands(evalRuns), "exact runs": thousands(exactRuns),
 	"power labels": powerLabels, "power requests": thousands(powerRequests), "power runs": powerRuns,
 }

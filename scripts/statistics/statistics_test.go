@@ -47,6 +47,7 @@ func TestThePageAndThePlotMatchThePublishedFigures(t *testing.T) {
 		t.Errorf("%s does not show the figures of %s: run make statistics", picture, page)
 	}
 	for name, rows := range map[string]int{
+		means: len(prompts), improved: len(changes) * len(prompts),
 		alphas: len(gradings) * len(graders) * len(sharedItems),
 		shares: len(sizes), edges: len(narrow), kappas: len(judges) * len(passing), few: len(judges) * len(classes),
 		many: len(judges) * len(classes), lowerEnds: len(judges) + 1, looks: len(canaries), wins: len(compared) * len(tied),
@@ -104,6 +105,8 @@ func TestPublishedFiguresMatchThisCode(t *testing.T) {
 	same(t, all[anchorGap], []float64{50, .1}, gapRow(50, .1))
 	same(t, all[wins], []float64{20, .3}, winRow(20, .3))
 	same(t, all[paired], []float64{30, .9, .8}, pairedRow(30, [2]float64{.9, .8}))
+	same(t, all[means], []float64{40}, meanRow(40))
+	same(t, all[improved], []float64{40, .3, .1}, changeRow(40, .3, .1))
 	again := blank()
 	plan(again[winCases], again[gradeCases])
 	for _, name := range []string{winCases, gradeCases} {
@@ -117,6 +120,9 @@ func TestPublishedFiguresKeepEveryPromise(t *testing.T) {
 	all, _ := published(t)
 	if least := all[shares].least(0, len(proportions)+1); least < confidence {
 		t.Errorf("certified intervals cover %v", least)
+	}
+	if least := min(all[means].least(0, len(passRates)+2), all[improved].least(0, 1)); least < confidence {
+		t.Errorf("intervals of means cover %v", least)
 	}
 	if bad := worst(all[looks], 0); bad > alpha {
 		t.Errorf("of bad canaries %v are promoted", bad)

@@ -35,6 +35,8 @@ const (
 	verdicts    = "verdicts"
 	wins        = "wins"
 	paired      = "paired"
+	means       = "means"
+	improved    = "improved"
 	winGate     = "win gate"
 	passGate    = "pass gate"
 	regressGate = "regression gate"
@@ -79,6 +81,11 @@ func blank() grids {
 			"half of the ties won, 5 %", "shown interval, 95 %",
 		}},
 		paired: {at: []string{"cases", "first", "second"}, figures: headed("correlation ", correlated)},
+		means: {
+			at:      []string{"prompts"},
+			figures: append(headed("0 or 1, mean ", passRates), "even, mean 0.5", "mostly low, mean 0.25"),
+		},
+		improved: {at: []string{"prompts", "better", "worse"}, figures: []string{"covered", "proven better"}},
 	}
 	blankCanaries(all)
 	blankGates(all)
@@ -158,6 +165,7 @@ var steps = []struct {
 	{[]string{many}, func(all grids) { measureCorrected(all[many], 1000) }},
 	{[]string{lowerEnds}, func(all grids) { measureLowerEnds(all[lowerEnds], 200) }},
 	{[]string{wins, paired}, func(all grids) { measureComparisons(all[wins], all[paired]) }},
+	{[]string{means, improved}, func(all grids) { measureMeans(all[means], all[improved]) }},
 	{[]string{promoted}, func(all grids) { wrongly(all[promoted], bad(), stat.Promote, canaryRuns) }},
 	{[]string{rolledBack}, func(all grids) { wrongly(all[rolledBack], equal(), stat.Rollback, equalRuns) }},
 	{[]string{repeated}, func(all grids) { measureRepeats(all[repeated]) }},
