@@ -20,7 +20,7 @@ const kind = "grpo_run"
 
 // A Request is what a run is asked for.
 type Request struct {
-	BaseModel         string     `json:"baseModel" doc:"A model of GET /v1/fine-tuning/models"`
+	BaseModel         string     `json:"baseModel" doc:"A model of GET /v1/fine-tuning/models, or a version of one: its id (mv_…) or its name (ft/…)"`
 	DatasetID         string     `json:"datasetId" doc:"Its conversations, without the last answers, are the prompts"`
 	PromptCount       int64      `json:"promptCount,omitempty" minimum:"0" maximum:"100000" doc:"How many of them; 0 for all"`
 	CriterionID       string     `json:"criterionId" doc:"The judge that rewards: it needs a certificate"`
@@ -163,6 +163,7 @@ type Run struct {
 	Object          string       `json:"object" enum:"grpo.run"`
 	Status          train.Status `json:"status" enum:"QUEUED,VALIDATING,RUNNING,PAUSED,SUCCEEDED,FAILED,CANCELLED"`
 	BaseModel       string       `json:"base_model"`
+	ParentID        *string      `json:"parent_id" doc:"The model version whose weights it begins with; null for the base model"`
 	DatasetID       string       `json:"dataset_id"`
 	CriterionID     string       `json:"criterion_id"`
 	AnchorID        *string      `json:"anchor_criterion_id"`

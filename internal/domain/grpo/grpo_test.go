@@ -296,6 +296,39 @@ func TestARunIsScoredByItsSessionAndEndsAsACandidate(t *testing.T) {
 	})
 }
 
+func TestARunBeginsWithTheWeightsOfAVersion(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		f.start()
+		first := f.lease()
+		f.save(first, 4)
+		f.finish(first, "succeeded", 4)
+		parent, err := f.Versions.Get(t.Context(), dbtest.Mine, f.get(first.Run).Candidate.ModelVersionID)
+		f.ok(err)
+		in := f.request()
+		in.BaseModel = parent.Name
+		made, err := f.Create(t.Context(), dbtest.Mine, dbtest.Ann, in)
+		f.ok(err)
+		if made.BaseModel != "tiny/bigram" || made.ParentID == nil || *made.ParentID != parent.ID {
+			t.Fatalf("%+v", made)
+		}
+		f.ok(f.Versions.Delete(t.Context(), dbtest.Mine, dbtest.Ann, parent.ID)) // the run keeps what it reads
+		second := f.lease()
+		if len(second.Inputs) != 2 || second.Inputs[0].Name != "model/model.bin" || second.Inputs[1].Name != "prompts.jsonl" {
+			t.Fatalf("%+v", second.Inputs)
+		}
+		from, err := f.Artifacts.Open(t.Context(), dbtest.Mine, second.Inputs[0].Digest)
+		f.ok(err)
+		_ = from.Close()
+		f.save(second, 4)
+		f.finish(second, "succeeded", 4)
+		child, err := f.Versions.Get(t.Context(), dbtest.Mine, f.get(made.ID).Candidate.ModelVersionID)
+		f.ok(err)
+		if child.ParentID == nil || *child.ParentID != parent.ID || len(child.Data) != 1 || child.Data[0].Name != "prompts.jsonl" {
+			t.Errorf("%+v", child.Proof)
+		}
+	})
+}
+
 func TestAHeldRunPausesAndAReleasedOneGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		made := f.start()

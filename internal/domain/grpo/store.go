@@ -65,6 +65,11 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 	if err := in.Check(); err != nil {
 		return Run{}, err
 	}
+	start, err := s.Versions.Start(ctx, s.DB.In(ws), in.BaseModel)
+	if err != nil {
+		return Run{}, err
+	}
+	in.BaseModel = start.BaseModel
 	if err := s.Train.CheckModel(ctx, ws, in.BaseModel, "grpo", in.GPUType); err != nil {
 		return Run{}, err
 	}
@@ -76,7 +81,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		in.Seed = &seed
 	}
 	runID := id.New("grpo")
-	err := s.Feed.Change(ctx, func(tx *db.Tx) error {
+	err = s.Feed.Change(ctx, func(tx *db.Tx) error {
 		if _, err := s.tools(ctx, tx.In(ws), &in); err != nil {
 			return err
 		}
@@ -85,13 +90,17 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 			return err
 		}
 		if _, err := s.Train.Create(ctx, tx, ws, by, train.New{
-			ID: runID, Kind: kind, Method: "grpo", BaseModel: in.BaseModel, Spec: train.Spec{Inputs: []train.Input{}},
+			ID: runID, Kind: kind, Method: "grpo", BaseModel: in.BaseModel,
+			Spec:    train.Spec{Inputs: append([]train.Input{}, start.Inputs...)}, // the weights that it begins with
 			GPUType: in.GPUType, GPUCount: in.GPUCount, Budget: in.Budget - in.RewardBudget, TotalSteps: in.MaxSteps,
 			Status: train.Validating,
 		}); err != nil {
 			return err
 		}
-		text, err := json.Marshal(in, json.Deterministic(true))
+		if err := s.Versions.Refer(ctx, tx, ws, runID, start); err != nil {
+			return err
+		}
+		text, err := json.Marshal(order{in, start.ParentID}, json.Deterministic(true))
 		if err != nil {
 			return fmt.Errorf("write a GRPO run: %w", err)
 		}
@@ -151,8 +160,14 @@ type record struct {
 	SessionID string
 }
 
-func (r *record) request() (*Request, error) {
-	in := new(Request)
+// An order is what a run was asked for, as it is stored: BaseModel is the base model of a version that was named.
+type order struct {
+	Request
+	ParentID string `json:"parentId,omitempty"`
+}
+
+func (r *record) request() (*order, error) {
+	in := new(order)
 	if err := json.Unmarshal([]byte(r.Request), in); err != nil {
 		return nil, fmt.Errorf("read a GRPO run: %w", err)
 	}
@@ -231,7 +246,7 @@ func (s *Store) view(ctx context.Context, r *record) (Run, error) {
 		return Run{}, err
 	}
 	v := Run{
-		ID: r.ID, Object: "grpo.run", Status: r.Status, BaseModel: r.BaseModel, DatasetID: in.DatasetID, CriterionID: in.CriterionID,
+		ID: r.ID, Object: "grpo.run", Status: r.Status, BaseModel: r.BaseModel, ParentID: maybe(in.ParentID), DatasetID: in.DatasetID, CriterionID: in.CriterionID,
 		AnchorID: maybe(in.AnchorCriterionID), Tools: append([]string{}, in.EnvironmentTools...), GroupSize: in.GroupSize,
 		KLBeta: *in.KLBeta, Seed: *in.Seed, Step: r.Step, MaxSteps: in.MaxSteps, RewardMean: metric(told, "reward"),
 		RewardStd: metric(told, "reward_std"), KL: metric(told, "kl"), RewardSessionID: r.SessionID, Held: session.Anchor.Held,

@@ -29,8 +29,10 @@ const prepareKind = "grpo_data"
 
 func prepareID(runID string) string { return "grpodata" + strings.TrimPrefix(runID, "grpo") }
 
-// maxPrompts bounds the bytes of all prompts.
-const maxPrompts = 512 << 20
+const (
+	promptFile = "prompts.jsonl"
+	maxPrompts = 512 << 20 // bytes of all prompts
+)
 
 // prepare is the job that writes the prompts of a run, and gives it to the workers. What it writes is named by its
 // content, so that a second run writes the same.
@@ -44,7 +46,11 @@ func (s *Store) prepare(ctx context.Context, run *job.Run) error {
 	if err != nil {
 		return err
 	}
-	stored, err := s.prompts(ctx, run.Workspace, in)
+	weights, err := r.Inputs()
+	if err != nil {
+		return err
+	}
+	stored, err := s.prompts(ctx, run.Workspace, &in.Request)
 	refused := fault.From(err)
 	if err != nil && refused.Status >= 500 {
 		return err // it is tried again
@@ -54,15 +60,15 @@ func (s *Store) prepare(ctx context.Context, run *job.Run) error {
 		if err != nil {
 			return s.Train.Fail(ctx, tx, run.Workspace, kind, runID, "invalid_data", refused.Message)
 		}
-		tools, err := s.tools(ctx, tx.In(run.Workspace), in)
+		tools, err := s.tools(ctx, tx.In(run.Workspace), &in.Request)
 		if err != nil {
 			return s.Train.Fail(ctx, tx, run.Workspace, kind, runID, "invalid_data", fault.From(err).Message)
 		}
 		if err := s.Artifacts.Refer(ctx, tx, run.Workspace, runID, stored); err != nil {
 			return err
 		}
-		inputs := []train.Input{{Name: "prompts.jsonl", File: stored}}
-		return s.Train.Prepared(ctx, tx, run.Workspace, kind, runID, newSpec(in, tools, inputs), in.MaxSteps)
+		inputs := append(weights, train.Input{Name: promptFile, File: stored})
+		return s.Train.Prepared(ctx, tx, run.Workspace, kind, runID, newSpec(&in.Request, tools, inputs), in.MaxSteps)
 	})
 }
 
@@ -246,7 +252,7 @@ func limit(session *reward.Session) int64 {
 }
 
 func (s *Store) addCandidate(
-	ctx context.Context, tx *db.Tx, run *train.Run, in *Request, session *reward.Session, c *train.Checkpoint,
+	ctx context.Context, tx *db.Tx, run *train.Run, in *order, session *reward.Session, c *train.Checkpoint,
 ) error {
 	info, err := s.Train.WorkerOf(ctx, tx.In(run.Workspace), run.ID, run.Attempt)
 	if err != nil {
@@ -256,13 +262,13 @@ func (s *Store) addCandidate(
 	if err != nil {
 		return err
 	}
-	shown, err := json.Marshal(newSpec(in, nil, nil).Hyperparameters)
+	shown, err := json.Marshal(newSpec(&in.Request, nil, nil).Hyperparameters)
 	if err != nil {
 		return fmt.Errorf("write hyperparameters: %w", err)
 	}
 	proof := modelversion.Proof{
 		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed,
-		DatasetID: maybe(in.DatasetID), Source: modelversion.Source{Type: kind, ID: run.ID, Step: c.Step}, Hyperparams: shown,
+		ParentID: maybe(in.ParentID), DatasetID: maybe(in.DatasetID), Source: modelversion.Source{Type: kind, ID: run.ID, Step: c.Step}, Hyperparams: shown,
 		Certificates: []string{}, Data: []modelversion.Data{},
 		Code: map[string]string{"server": s.Release, "worker": info.Release, "engine": info.Engine},
 	}
@@ -270,7 +276,9 @@ func (s *Store) addCandidate(
 		proof.Certificates = append(proof.Certificates, certificate.ID)
 	}
 	for _, f := range inputs {
-		proof.Data = append(proof.Data, modelversion.Data{Name: f.Name, ID: in.DatasetID, SHA256: f.Digest})
+		if f.Name == promptFile {
+			proof.Data = append(proof.Data, modelversion.Data{Name: f.Name, ID: in.DatasetID, SHA256: f.Digest})
+		}
 	}
 	made, err := s.Versions.Create(ctx, tx, run.Workspace, tenant.Gate, modelversion.New{Proof: proof, Files: c.Files})
 	if err != nil {
