@@ -30,6 +30,7 @@ const (
 	Gemini    Protocol = "gemini"
 	Cohere    Protocol = "cohere"
 	Sim       Protocol = "sim"
+	Engine    Protocol = "engine" // OpenAI's, spoken to engines that the server runs
 )
 
 // A Provider is an upstream API that serves models.
@@ -75,6 +76,7 @@ type Model struct {
 	ID            string
 	Provider      *Provider
 	Upstream      string // its name at the provider
+	Engines       string // of an own model: the group of engines that serves it; empty for a model of the catalog
 	Kind          Kind
 	ContextWindow int64
 	MaxOutput     int64
