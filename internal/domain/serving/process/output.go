@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"sovereign/internal/domain/serving"
 )
 
@@ -27,19 +29,23 @@ func (r *replica) output() ([]byte, bool) {
 // tail returns the last lines of a replica's output.
 func (r *replica) tail() []string { return serving.LastLines(r.output()) }
 
-// trim keeps the file of a replica's output within its bound. The engine writes at the file's end, wherever that is; what
-// it writes in the moment of the trimming may stand before what is kept.
+// trim keeps what a replica's output takes of the disk within its bound. It punches a hole into the file's beginning, so
+// that the engine writes on at the end and nothing is lost between. A file system without holes loses some lines.
 func (b *Backend) trim(r *replica) {
-	info, err := os.Stat(r.log())
-	if err != nil || info.Size() <= b.LogBytes {
+	var info unix.Stat_t
+	if err := unix.Stat(r.log(), &info); err != nil || info.Blocks*512 <= b.LogBytes {
 		return
 	}
-	end, _ := r.output()
 	to, err := os.OpenFile(r.log(), os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return
 	}
 	defer func() { _ = to.Close() }()
+	const hole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	if err := unix.Fallocate(int(to.Fd()), hole, 0, max(1, info.Size-keptTail)); err == nil {
+		return
+	}
+	end, _ := r.output()
 	if err := to.Truncate(0); err != nil {
 		b.Log.Error("cannot trim the output of an engine", "replica", r.ID, "err", err)
 		return
