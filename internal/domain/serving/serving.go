@@ -55,8 +55,8 @@ type Deployment struct {
 
 // A Backend runs engines. It survives a restart of the server: what it ran before, it lists and manages after.
 type Backend interface {
-	// Apply makes what runs what the spec says. It is idempotent, and returns before the replicas are ready. Replicas that
-	// are too many are drained by their caller before.
+	// Apply makes what runs what the spec says. It is idempotent, and returns before the replicas are ready. Of replicas
+	// that are too many it ends the youngest: the latest StartedAt, then the highest id. Their caller has drained them.
 	Apply(ctx context.Context, s Spec) error
 	// Remove ends the replicas of a name. It is idempotent. When nothing runs, and what ended is forgotten, the name is not
 	// listed any more.
