@@ -107,7 +107,7 @@ func (l *life) look(e *record, r *serving.Replica, now clock.Time) {
 // end notes that a life has ended: when somebody saw it, or else when it was last seen alive.
 func (l *life) end(e *record, r *serving.Replica, now clock.Time) {
 	l.EndedAt = min(max(cmp.Or(r.EndedAt, l.SeenAt, l.ReadyAt, l.StartedAt), l.ReadyAt), now)
-	l.Settled = l.Due == 0 && l.seconds() == l.Billed
+	l.Settled = l.Due == 0 && l.seconds() <= l.Billed
 	if r.Asked || l.DrainAt != 0 || !e.Status.Serves() {
 		return
 	}
@@ -168,20 +168,15 @@ func (e *record) move(alive []*life, ready int, f facts) {
 	}
 	switch {
 	case !e.Status.Serves():
+	case e.Status == Pending:
+		e.Status, e.Wanted = Starting, max(e.MinReplicas, 1)
 	case ready > 0:
-		if e.Status == Pending {
-			e.Status = Starting
-		}
-		if e.Status == Starting {
-			e.Status = Running
-		}
+		e.Status = Running
 	case e.Failures >= mostStarts:
 		e.Status = Failed
 	case len(alive) > 0 && f.now.Sub(alive[0].StartedAt) > startFor && alive[0].ReadyAt == 0:
 		e.Status = Failed
 		e.problem(codeEngine, fmt.Sprintf("the engine was not ready after %s", startFor), nil)
-	case e.Status == Pending:
-		e.Status, e.Wanted = Starting, max(e.MinReplicas, 1)
 	case f.problem != "" && (e.ErrorCode == "" || e.ErrorCode == codeWaits):
 		e.problem(codeWaits, f.problem, nil)
 	}
