@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,14 +13,12 @@ import (
 
 // How endpoints are scaled, drained and started again.
 const (
-	perReplica  = 16               // requests at once that one replica shall answer
-	quietFor    = time.Minute      // how long fewer replicas must do before one ends
-	drainFor    = time.Minute      // how long an engine that shall end may still answer
-	startFor    = 30 * time.Minute // how long an engine may load
-	lasting     = time.Minute      // an engine that was ready for so long has started well
-	mostStarts  = 5                // failures in a row; then the endpoint has failed
-	longestWait = time.Minute      // between two starts
-	seenEvery   = 10 * time.Second // how often it is stored that an engine is alive
+	perReplica = 16               // requests at once that one replica shall answer
+	quietFor   = time.Minute      // how long fewer replicas must do before one ends
+	drainFor   = time.Minute      // how long an engine that shall end may still answer
+	lasting    = time.Minute      // an engine that was ready for so long has started well
+	mostStarts = 5                // failures in a row; then the endpoint has failed
+	seenEvery  = 10 * time.Second // how often it is stored that an engine is alive
 )
 
 // A life is one life of an engine: what was seen of it, and what of it is charged.
@@ -96,7 +93,7 @@ func (l *life) look(e *record, r *serving.Replica, now clock.Time) {
 	if l.ReadyAt != 0 {
 		l.SeenAt = max(now, l.SeenAt)
 	}
-	if r.Phase == serving.Ready && l.ReadyAt > e.RetryAt && now.Sub(l.ReadyAt) >= lasting {
+	if r.Phase == serving.Ready && l.ReadyAt > e.FailedAt && now.Sub(l.ReadyAt) >= lasting {
 		e.Failures = 0
 		if e.ErrorCode == codeEngine {
 			e.problem("", "", nil)
@@ -112,28 +109,31 @@ func (l *life) end(e *record, r *serving.Replica, now clock.Time) {
 		return
 	}
 	e.Failures++
-	e.RetryAt = now.Add(min(time.Second<<min(e.Failures-1, 10), longestWait))
+	e.FailedAt = now
 	e.problem(codeEngine, cmp.Or(r.Reason, "the engine has ended"), r.Lines)
 }
 
 // facts is what is known of an endpoint's engines at a moment.
 type facts struct {
 	now     clock.Time
-	ready   map[string]bool      // replicas that answer
-	busy    func(id string) int  // requests that a replica answers
-	use     engines.Use          // of all of them
-	problem string               // why none can be started
+	ready   map[string]bool     // replicas that answer
+	busy    func(id string) int // requests that a replica answers
+	use     engines.Use         // of all of them
+	listed  bool                // the backend has something of it
+	problem string              // why none can be started
 }
 
 // A plan is what shall be done with an endpoint's engines.
 type plan struct {
 	serve []string // replicas that get requests
-	run   int      // replicas that shall run; the youngest end when they are more
+	run   int      // replicas that shall run; of more, those that are not ready end first, and then the youngest
+	gone  bool     // the endpoint was deleted, and nothing is left of it
 }
 
 // decide returns what becomes of an endpoint, and what shall be done. It depends on its arguments alone. lives are sorted,
 // the oldest first.
 func decide(e record, lives []life, f facts) (record, []life, plan) {
+	was := e.Status
 	lives = slices.Clone(lives)
 	var alive []*life
 	ready := 0
@@ -145,16 +145,28 @@ func decide(e record, lives []life, f facts) (record, []life, plan) {
 			}
 		}
 	}
-	e.move(alive, ready, f)
+	slices.SortStableFunc(alive, func(x, y *life) int { // as a backend ends them, the last one first
+		return cmp.Compare(rank(f.ready[x.ID]), rank(f.ready[y.ID]))
+	})
+	e.move(ready, f)
 	e.scale(alive, f)
 	p := e.drain(alive, f)
-	if !e.Status.Serves() && len(alive) == 0 && e.HoldID == "" && settled(lives) {
+	if e.Status == was && !e.Status.Serves() && !f.listed && e.HoldID == "" && settled(lives) {
 		if e.Status == Stopping {
 			e.Status = Stopped
 		}
-		e.Active = false
+		p.gone = e.DeletedAt != 0
+		e.Active = p.gone
 	}
 	return e, lives, p
+}
+
+// rank orders replicas: those that are ready are kept rather than others.
+func rank(ready bool) int {
+	if ready {
+		return 0
+	}
+	return 1
 }
 
 func settled(lives []life) bool {
@@ -162,7 +174,7 @@ func settled(lives []life) bool {
 }
 
 // move changes the state by what the engines do.
-func (e *record) move(alive []*life, ready int, f facts) {
+func (e *record) move(ready int, f facts) {
 	if ready > 0 && e.ErrorCode == codeWaits {
 		e.problem("", "", nil)
 	}
@@ -174,9 +186,6 @@ func (e *record) move(alive []*life, ready int, f facts) {
 		e.Status = Running
 	case e.Failures >= mostStarts:
 		e.Status = Failed
-	case len(alive) > 0 && f.now.Sub(alive[0].StartedAt) > startFor && alive[0].ReadyAt == 0:
-		e.Status = Failed
-		e.problem(codeEngine, fmt.Sprintf("the engine was not ready after %s", startFor), nil)
 	case f.problem != "" && (e.ErrorCode == "" || e.ErrorCode == codeWaits):
 		e.problem(codeWaits, f.problem, nil)
 	}
@@ -220,7 +229,7 @@ func (e *record) idle(alive []*life, f facts) bool {
 	return f.use.Outstanding+f.use.Waiting == 0 && f.now.Sub(last) >= time.Duration(e.IdleTimeout)*time.Second
 }
 
-// drain takes the youngest replicas out of service when they are too many, and ends them when they answer nothing more.
+// drain takes the last replicas out of service when they are too many, and ends them when they answer nothing more.
 func (e *record) drain(alive []*life, f facts) (p plan) {
 	extra := max(len(alive)-int(e.Wanted), 0)
 	stay := alive[:len(alive)-extra]
@@ -237,11 +246,11 @@ func (e *record) drain(alive []*life, f facts) (p plan) {
 	p.run = len(alive)
 	for _, l := range slices.Backward(leaving) {
 		if !e.drained(l, f) {
-			break // the older ones wait: the youngest end first
+			break // those before it wait: the last one ends first
 		}
 		p.run--
 	}
-	if extra == 0 && f.now >= e.RetryAt {
+	if extra == 0 {
 		p.run = int(e.Wanted)
 	}
 	return p

@@ -159,7 +159,7 @@ type record struct {
 	Price          money.Nano // of an hour of one GPU, when it was started
 	Wanted         int64      // replicas that shall run
 	Failures       int64      // lives that ended by themselves, since one lasted
-	RetryAt        clock.Time // when the next may be started
+	FailedAt       clock.Time // when the last of them did
 	QuietAt        clock.Time // since when fewer replicas would do; 0 while they are needed
 	HoldID         string     // that its engines are paid from; empty for none
 	Holds          int64      // that it has had
@@ -175,7 +175,9 @@ type record struct {
 }
 
 // deployment is the name of what runs of an endpoint.
-func (r *record) deployment() string { return prefix + strings.ToLower(strings.TrimPrefix(r.ID, idPrefix+"_")) }
+func (r *record) deployment() string {
+	return prefix + strings.ToLower(strings.TrimPrefix(r.ID, idPrefix+"_"))
+}
 
 const (
 	idPrefix = "dep"

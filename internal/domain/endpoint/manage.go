@@ -104,8 +104,11 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 			name = in.ModelVersionID
 		}
 		start, err := s.Versions.Start(ctx, tx.In(ws), name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case in.ModelVersionID != "" && start.ParentID == "":
+			return fault.NotFound("model version", in.ModelVersionID)
 		}
 		made.BaseModel, made.ModelVersionID = start.BaseModel, start.ParentID
 		if err := s.priced(&made, in.MaxHourly == 0); err != nil {
@@ -185,7 +188,7 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, endpoi
 		if err := s.priced(r, false); err != nil {
 			return err
 		}
-		r.Status, r.Active, r.StartedAt, r.Failures, r.RetryAt = Pending, true, s.now(), 0, 0
+		r.Status, r.Active, r.StartedAt, r.Failures, r.FailedAt = Pending, true, s.now(), 0, 0
 		r.problem("", "", nil)
 		return s.openHold(ctx, tx, r, r.most(holdFor))
 	})
@@ -249,4 +252,21 @@ func (s *Store) alter(
 		return Endpoint{}, nil
 	}
 	return s.Get(ctx, ws, endpointID)
+}
+
+// ListAll reads the endpoints of all workspaces, the newest first.
+func (s *Store) ListAll(ctx context.Context, limit, offset int) ([]Owned, error) {
+	rows, err := listAll(ctx, s.DB, limit, offset)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Owned, len(rows))
+	for i, r := range rows {
+		shown, err := s.shownAll(ctx, s.DB.In(r.Workspace), []record{r})
+		if err != nil {
+			return nil, err
+		}
+		all[i] = Owned{r.Workspace, shown[0]}
+	}
+	return all, nil
 }

@@ -16,7 +16,7 @@ import (
 const ofAll = "engines run for all workspaces"
 
 const columns = `workspace_id, id, name, routing_key, status, base_model, model_version_id, engine, gpu_type, gpu_count,
-	min_replicas, max_replicas, idle_timeout, max_hourly, price, wanted, failures, retry_at, quiet_at, hold_id, holds,
+	min_replicas, max_replicas, idle_timeout, max_hourly, price, wanted, failures, failed_at, quiet_at, hold_id, holds,
 	error_code, error_message, error_lines, last_used_at, created_at, started_at, deleted_at, active, revision
 	FROM dedicated_endpoints`
 
@@ -41,10 +41,33 @@ func list(ctx context.Context, in db.Scoped, limit, offset int) ([]record, error
 	return all, nil
 }
 
+// listAll reads the endpoints of all workspaces, the newest first.
+func listAll(ctx context.Context, d *db.DB, limit, offset int) ([]record, error) {
+	all, err := db.Query[record](ctx, d.Across("an operator sees all endpoints"), `SELECT `+columns+` WHERE deleted_at = 0
+		ORDER BY created_at DESC, id DESC LIMIT $1 OFFSET $2`, limit, offset)
+	if err != nil {
+		return nil, fmt.Errorf("list dedicated endpoints: %w", err)
+	}
+	return all, nil
+}
+
+// workspaceOf returns whose an endpoint is.
+func (s *Store) workspaceOf(ctx context.Context, endpointID string) (tenant.ID, error) {
+	ws, err := db.Maybe[tenant.ID](ctx, s.DB.Across("an operator names endpoints by their ids"),
+		`SELECT workspace_id FROM dedicated_endpoints WHERE id = $1 AND deleted_at = 0`, endpointID)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find a dedicated endpoint: %w", err)
+	case ws == nil:
+		return "", fault.NotFound("dedicated endpoint", endpointID)
+	}
+	return *ws, nil
+}
+
 func insert(ctx context.Context, in db.Scoped, by tenant.Actor, r *record) error {
 	if _, err := db.Exec(ctx, in, `
 		INSERT INTO dedicated_endpoints (workspace_id, id, name, routing_key, status, base_model, model_version_id, engine,
-			gpu_type, gpu_count, min_replicas, max_replicas, idle_timeout, max_hourly, price, wanted, failures, retry_at,
+			gpu_type, gpu_count, min_replicas, max_replicas, idle_timeout, max_hourly, price, wanted, failures, failed_at,
 			quiet_at, hold_id, holds, error_code, error_message, error_lines, last_used_at, created_by, created_at, started_at,
 			deleted_at, active, revision)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, 0, 0, $16, $17, '', '', '', 0, $18,
@@ -63,11 +86,11 @@ func update(ctx context.Context, tx *db.Tx, before, r *record) error {
 		return fault.Conflict("the endpoint is %s, and cannot become %s", before.Status, r.Status)
 	}
 	n, err := db.Exec(ctx, tx.In(r.Workspace), `
-		UPDATE dedicated_endpoints SET status = $4, price = $5, wanted = $6, failures = $7, retry_at = $8, quiet_at = $9,
+		UPDATE dedicated_endpoints SET status = $4, price = $5, wanted = $6, failures = $7, failed_at = $8, quiet_at = $9,
 			hold_id = $10, holds = $11, error_code = $12, error_message = $13, error_lines = $14, last_used_at = $15,
 			started_at = $16, deleted_at = $17, active = $18, engine = $19, revision = revision + 1
 		WHERE workspace_id = $1 AND id = $2 AND revision = $3`,
-		r.ID, before.Revision, r.Status, r.Price, r.Wanted, r.Failures, r.RetryAt, r.QuietAt, r.HoldID, r.Holds, r.ErrorCode,
+		r.ID, before.Revision, r.Status, r.Price, r.Wanted, r.Failures, r.FailedAt, r.QuietAt, r.HoldID, r.Holds, r.ErrorCode,
 		r.ErrorMessage, r.ErrorLines, r.LastUsedAt, r.StartedAt, r.DeletedAt, r.Active, r.Engine)
 	switch {
 	case err != nil:

@@ -68,7 +68,11 @@ func (s *Store) reconcile(ctx context.Context) error {
 		if at >= 0 {
 			d = &listed[at]
 		}
-		if err := s.step(ctx, e, d); err != nil {
+		switch err := s.step(ctx, e, d); {
+		case err == nil:
+		case fault.From(err).Kind == fault.Conflicting:
+			s.wake() // somebody has changed it meanwhile
+		default:
 			all = append(all, fmt.Errorf("%s: %w", e.ID, err))
 		}
 	}
@@ -107,12 +111,11 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 	}
 	lives = observe(e, lives, listed, f.now)
 	next, lives, do := decide(*e, lives, f)
-	if next, lives, do, err = s.store(ctx, &before, next, known, lives, do, f); err != nil {
+	if next, do, err = s.store(ctx, &before, next, known, lives, do); err != nil {
 		return err
 	}
-	if next.DeletedAt != 0 && !next.Active && d == nil {
-		_, err := s.DB.Tx(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) })
-		return err
+	if do.gone {
+		return s.Feed.Change(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) })
 	}
 	if err := s.act(ctx, &next, d, do); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (s *Store) look(e *record, d *serving.Deployment) facts {
 		f.use, f.busy = g.Use(), g.Busy
 	}
 	if d != nil {
-		f.problem = d.Problem
+		f.listed, f.problem = true, d.Problem
 		for _, r := range d.Replicas {
 			f.ready[r.ID] = r.Phase == serving.Ready && r.BaseURL != ""
 		}
@@ -146,24 +149,23 @@ func (s *Store) look(e *record, d *serving.Deployment) facts {
 // store stores what has become of an endpoint and the lives of its engines. Engines are paid from a hold, which is opened
 // before the first and ended after the last; where the wallet cannot cover one, the endpoint stops.
 func (s *Store) store(
-	ctx context.Context, before *record, next record, known, lives []life, do plan, f facts,
-) (record, []life, plan, error) {
+	ctx context.Context, before *record, next record, known, lives []life, do plan,
+) (record, plan, error) {
 	opens := do.run > 0 && next.HoldID == "" && next.hourly() > 0
 	if !opens {
 		stored, err := s.storeWith(ctx, before, next, known, lives, 0)
-		return stored, lives, do, err
+		return stored, do, err
 	}
 	for _, d := range shorter {
 		stored, err := s.storeWith(ctx, before, next, known, lives, d)
 		if err == nil || fault.From(err).Kind != fault.InsufficientBalance {
-			return stored, lives, do, err
+			return stored, do, err
 		}
 	}
-	next.Status = Stopping
+	next.Status, next.Wanted = Stopping, 0
 	next.problem(codeBalance, "the wallet cannot pay for an engine", nil)
-	next, lives, do = decide(next, lives, f)
 	stored, err := s.storeWith(ctx, before, next, known, lives, 0)
-	return stored, lives, do, err
+	return stored, plan{}, err
 }
 
 // storeWith stores what has changed, with a hold that pays for a time, or none.
@@ -195,6 +197,7 @@ func (s *Store) storeWith(
 		return s.change(ctx, tx, before, &made)
 	})
 	made.Revision++
+	s.wake() // there may be more to do
 	return made, err
 }
 
@@ -264,22 +267,13 @@ func (s *Store) act(ctx context.Context, e *record, d *serving.Deployment, do pl
 	if err != nil {
 		return err
 	}
-	if d != nil && d.Spec == spec && alive(d) == do.run {
-		return nil
+	if d != nil && d.Spec == spec {
+		return nil // an engine that ends by itself is replaced by the backend
 	}
 	if err := s.Backend.Apply(ctx, spec); err != nil {
 		return fmt.Errorf("start engines: %w", err)
 	}
 	return nil
-}
-
-func alive(d *serving.Deployment) (n int) {
-	for _, r := range d.Replicas {
-		if r.Phase != serving.Ended {
-			n++
-		}
-	}
-	return n
 }
 
 // serve gives the data plane the replicas that answer.

@@ -22,7 +22,7 @@ CREATE TABLE dedicated_endpoints (
     price            BIGINT  NOT NULL,
     wanted           BIGINT  NOT NULL,
     failures         BIGINT  NOT NULL,
-    retry_at         BIGINT  NOT NULL,
+    failed_at        BIGINT  NOT NULL,
     quiet_at         BIGINT  NOT NULL,
     hold_id          TEXT    NOT NULL,
     holds            BIGINT  NOT NULL,
