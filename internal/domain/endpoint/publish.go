@@ -33,7 +33,7 @@ type published struct {
 // Bounds of a request to an endpoint. Its engine knows the real ones; nothing is held for it, since the hour is paid.
 const (
 	contextWindow = 1 << 20
-	maxOutput     = 1 << 18
+	maxOutput     = 1 << 15 // also what a request counts for in limits of tokens, when it says nothing
 )
 
 // Fill publishes every endpoint there is, and takes back the others.
