@@ -113,6 +113,9 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 	if next, do, err = s.store(ctx, &before, next, known, lives, do); err != nil {
 		return err
 	}
+	if d == nil && do.run == 0 {
+		s.release(&next)
+	}
 	if do.gone {
 		return s.Feed.Change(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) })
 	}
@@ -145,7 +148,7 @@ func (s *Store) look(ctx context.Context, e *record, d *serving.Deployment) fact
 			f.ready[r.ID] = r.Phase == serving.Ready && r.BaseURL != ""
 		}
 	}
-	if e.ModelVersionID != "" && e.Status.Serves() && f.problem == "" {
+	if e.ModelVersionID != "" && e.Wanted > 0 && f.problem == "" {
 		_, f.problem = s.folder(ctx, e)
 	}
 	return f
