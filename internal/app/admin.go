@@ -37,6 +37,7 @@ type adminCommand struct {
 	Cache         cacheCommand       `cmd:"" help:"Remember a workspace's answers for an hour, or do not."`
 	Evidence      evidenceCommand    `cmd:"" help:"Show or change which proof a workspace asks for before an alias is repointed."`
 	Reward        rewardCommand      `cmd:"" help:"List reward sessions, and delete what they scored."`
+	Endpoint      endpointCommand    `cmd:"" help:"List dedicated endpoints, and stop any of them."`
 	Worker        workerCommand      `cmd:"" help:"Mint, list and revoke the tokens of training workers."`
 	Usage         usageCommand       `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
 	Ledger        ledgerCommand      `cmd:"" help:"Prove the ledger."`

@@ -38,10 +38,13 @@ type Config struct {
 // Prices are what an hour of a GPU costs, by its type. A type without a price is not leased to.
 type Prices map[string]money.Nano
 
+// Rate returns the price of a million seconds, of that of an hour.
+func Rate(hour money.Nano) money.Rate { return money.Rate(hour) * 1_000_000 / 3600 }
+
 // rate returns the price of a million seconds of a GPU.
 func (p Prices) rate(gpuType string) (money.Rate, bool) {
 	hour, ok := p[gpuType]
-	return money.Rate(hour) * 1_000_000 / 3600, ok
+	return Rate(hour), ok
 }
 
 // A Store keeps runs, and gives them to workers.

@@ -167,6 +167,13 @@ func fill(t *testing.T, d *db.DB) {
 		{"raft_rounds", "workspace_id, id, campaign_id, round, status, stage, request, base_model, parent_id, budget, data, result, session_id, sampling_id, job_id, measuring_id, model_version_id, next_id, stopped_reason, error_code, error_message, created_by, created_at, finished_at", [][]any{
 			{"ws_1", "raft_1", "raft_1", 1, "RUNNING", "sampling", odd, "m", "", math.MaxInt64, odd, odd, "rs_1", "raftrun_1", "ftjob_1", "raftrun_2", "", "", odd, "", odd, "usr_1", 1, 0},
 		}},
+		{"dedicated_endpoints", "workspace_id, id, name, routing_key, status, base_model, model_version_id, engine, gpu_type, gpu_count, min_replicas, max_replicas, idle_timeout, max_hourly, price, wanted, failures, failed_at, quiet_at, hold_id, holds, error_code, error_message, error_lines, last_used_at, created_by, created_at, started_at, deleted_at, active, revision", [][]any{
+			{"ws_1", "dep_1", odd, "support-1", "RUNNING", "m", "", "small", "cpu", 1, 0, 1, 300, math.MaxInt64, -1, 1, 0, 0, 0, "dep_1.1", 1, "", odd, odd, 0, "usr_1", 1, 1, 0, true, 1},
+		}},
+		{"endpoint_replicas", "workspace_id, endpoint_id, id, started_at, ready_at, seen_at, drain_at, ended_at, billed, charges, due, due_hold, settled", [][]any{
+			{"ws_1", "dep_1", odd, 1, 2, math.MaxInt64, 0, 0, 60, 1, 60, "dep_1.1", false},
+		}},
+		{"endpoint_holds", "workspace_id, endpoint_id, hold_id", [][]any{{"ws_1", "dep_1", "dep_1.1"}}},
 		{"grpo_candidates", "workspace_id, id, run_id, step, model_version_id, eval_id, gate, created_at", [][]any{{"ws_1", "cand_1", "grpo_1", 1, "mv_1", "", odd, 1}}},
 		{"model_versions", "workspace_id, id, name, base_model, parent_id, source_type, source_id, source_step, document, key_id, jws, files, digest, bytes, adopted_at, created_at", [][]any{
 			{"ws_1", "mv_1", odd, "m", "", "fine_tuning_job", "ftjob_1", 1, []byte{0, 255}, "k", "j", odd, "d", 1, 0, 1},

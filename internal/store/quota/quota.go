@@ -25,18 +25,20 @@ type Kind struct {
 var (
 	Artifacts = Kind{"artifact_mib", 1 << 20, `
 		SELECT CAST(COALESCE(SUM((bytes + 1048575) / 1048576), 0) AS BIGINT) FROM artifacts WHERE workspace_id = $1`}
-	Aliases          = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
-	Channels         = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
-	Criteria         = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
-	Datasets         = kind("datasets", 1_000, datasetRows)
-	Endpoints        = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
-	EnvironmentTools = kind("environment_tools", 100, `environment_tools WHERE workspace_id = $1`)
-	EvalCases        = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
-	Evals            = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
-	Invitations      = kind("invitations", 1_000, `invitations WHERE workspace_id = $1`)
-	Keys             = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
-	Labels           = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
-	Members          = kind("members", 1_000, `members WHERE workspace_id = $1`)
+	Aliases  = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
+	Channels = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
+	Criteria = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
+	Datasets = kind("datasets", 1_000, datasetRows)
+	// One that was deleted counts until its engines have ended.
+	DedicatedEndpoints = kind("dedicated_endpoints", 20, `dedicated_endpoints WHERE workspace_id = $1`)
+	Endpoints          = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
+	EnvironmentTools   = kind("environment_tools", 100, `environment_tools WHERE workspace_id = $1`)
+	EvalCases          = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
+	Evals              = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
+	Invitations        = kind("invitations", 1_000, `invitations WHERE workspace_id = $1`)
+	Keys               = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
+	Labels             = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
+	Members            = kind("members", 1_000, `members WHERE workspace_id = $1`)
 	// A run that has not ended counts as the model that it will make. One that only samples makes none.
 	ModelVersions = Kind{"model_versions", 10_000, `
 		SELECT (SELECT COUNT(*) FROM model_versions WHERE workspace_id = $1) +
@@ -76,7 +78,7 @@ const datasetRows = `(
 
 // Kinds lists every kind.
 var Kinds = []Kind{
-	Aliases, Artifacts, Channels, Criteria, Datasets, Endpoints, EnvironmentTools, EvalCases, Evals, Invitations, Keys, Labels, Members, ModelVersions, ProviderKeys,
+	Aliases, Artifacts, Channels, Criteria, Datasets, DedicatedEndpoints, Endpoints, EnvironmentTools, EvalCases, Evals, Invitations, Keys, Labels, Members, ModelVersions, ProviderKeys,
 	ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, TrainingFiles, TrainingRuns, Views,
 }
 

@@ -65,7 +65,7 @@ func TestQuotasAreSetByKindAndAudited(t *testing.T) {
 		if err != nil || len(before) != len(quota.Kinds) {
 			t.Fatal(before, err)
 		}
-		small := map[string]bool{quota.Channels.Name: true, quota.Topups.Name: true} // each costs work outside of the server
+		small := map[string]bool{quota.Channels.Name: true, quota.DedicatedEndpoints.Name: true, quota.Topups.Name: true} // each costs work outside of the server
 		for i, k := range quota.Kinds {
 			if before[i] != (quota.State{Kind: k.Name, Quota: k.Default}) || k.Default < 100 && !small[k.Name] {
 				t.Errorf("%+v", before[i])
