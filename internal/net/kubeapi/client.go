@@ -44,7 +44,7 @@ func Is(err error, codes ...int) bool {
 	return false
 }
 
-// answerBytes bounds an answer that is read whole, and eventBytes what is read of an error.
+// answerBytes bounds an answer that is read whole, and errorBytes what is read of an error.
 const (
 	answerBytes = 64 << 20
 	errorBytes  = 1 << 20
@@ -153,36 +153,39 @@ func (c *Client) Get(ctx context.Context, k Kind, name string) (Object, error) {
 	return found, nil
 }
 
-// Delete deletes the object of a name and uid, and in the background what it owns. One that is not there is fine. A grace
-// of a pod below 0 is the pod's own.
-func (c *Client) Delete(ctx context.Context, k Kind, name, uid string, grace int) error {
+// Delete deletes an object by its name and uid, and in the background what it owns. One that is not there is fine, and so
+// is another one of its name. With a resourceVersion, the object is deleted as it was then, or refused with 409. A grace of
+// a pod below 0 is the pod's own.
+func (c *Client) Delete(ctx context.Context, k Kind, m Meta, grace int) error {
 	options := struct {
 		Type
 		Propagation   string            `json:"propagationPolicy"`
 		Preconditions map[string]string `json:"preconditions,omitempty"`
 		Grace         *int              `json:"gracePeriodSeconds,omitempty"`
 	}{Type{"v1", "DeleteOptions"}, "Background", nil, nil}
-	if uid != "" {
-		options.Preconditions = map[string]string{"uid": uid}
+	options.Preconditions = map[string]string{"uid": m.UID}
+	if m.ResourceVersion != "" {
+		options.Preconditions["resourceVersion"] = m.ResourceVersion
 	}
 	if grace >= 0 {
 		options.Grace = &grace
 	}
-	err := c.call(ctx, http.MethodDelete, k.path(c.cluster.Namespace)+"/"+name, nil, "application/json", options, nil)
-	if err == nil || Is(err, http.StatusNotFound) || uid != "" && Is(err, http.StatusConflict) { // another object has the name
+	err := c.call(ctx, http.MethodDelete, k.path(c.cluster.Namespace)+"/"+m.Name, nil, "application/json", options, nil)
+	if err == nil || Is(err, http.StatusNotFound) || m.ResourceVersion == "" && Is(err, http.StatusConflict) {
 		return nil
 	}
-	return fmt.Errorf("delete the %s %s: %w", k.Name, name, err)
+	return fmt.Errorf("delete the %s %s: %w", k.Name, m.Name, err)
 }
 
-// logBytes bounds what is read of a container's log.
-const logBytes = 256 << 10
+// logBytes bounds what is read of a container's log. A node keeps a line in parts of at most 16 KiB, and each is a line of
+// the log, so that 100 of them are below it.
+const logBytes = 4 << 20
 
 // Log returns the last lines of a pod's only container.
 func (c *Client) Log(ctx context.Context, pod string, lines int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	query := url.Values{"tailLines": {strconv.Itoa(lines)}, "limitBytes": {strconv.Itoa(logBytes)}}
+	query := url.Values{"tailLines": {strconv.Itoa(lines)}}
 	answer, err := c.do(ctx, http.MethodGet, Pods.path(c.cluster.Namespace)+"/"+pod+"/log", query, "", nil)
 	if err != nil {
 		return "", fmt.Errorf("read the log of %s: %w", pod, err)

@@ -17,24 +17,35 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Mirror holds the objects of one kind that have a label, as they were when the API server last told.
+// A Mirror holds the objects of one kind, as they were when the API server last told.
 type Mirror struct {
-	client   *Client
-	kind     Kind
-	selector string
-	changed  func(Object) // called after the mirror has changed, from one goroutine
-	report   func(error)  // called when a list or a watch failed, and with nil when one works again
+	client  *Client
+	kind    Kind
+	wanted  func(Object) bool // which objects it holds
+	changed func(Object)      // called after the mirror has changed
+	report  func(error)       // called when a list or a watch failed, and with nil when one works again
 
 	mu     sync.Mutex
 	all    map[string]Object
 	synced chan struct{} // closed after the first list
 }
 
-// Mirror returns a mirror of the objects that selector selects. It is empty until it runs.
-func (c *Client) Mirror(k Kind, selector string, changed func(Object), report func(error)) *Mirror {
+// Mirror returns a mirror of the objects that are wanted. It is empty until it runs. Objects are not selected by a label:
+// whoever removes the label would hide them.
+func (c *Client) Mirror(k Kind, wanted func(Object) bool, changed func(Object), report func(error)) *Mirror {
 	return &Mirror{
-		client: c, kind: k, selector: selector, changed: changed, report: report, all: map[string]Object{},
+		client: c, kind: k, wanted: wanted, changed: changed, report: report, all: map[string]Object{},
 		synced: make(chan struct{}),
+	}
+}
+
+// Add adds an object that was just made, unless the mirror has it. Whoever has made it does not make it again before the
+// API server tells of it.
+func (m *Mirror) Add(o Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.all[o.Meta.Name]; !ok {
+		m.all[o.Meta.Name] = o
 	}
 }
 
@@ -98,7 +109,7 @@ const pageSize = 500
 // list reads all objects, and returns the version from which changes follow.
 func (m *Mirror) list(ctx context.Context) (version string, err error) {
 	found := map[string]Object{}
-	query := url.Values{"labelSelector": {m.selector}, "limit": {strconv.Itoa(pageSize)}}
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
 		var page struct {
 			Meta struct {
@@ -112,7 +123,9 @@ func (m *Mirror) list(ctx context.Context) (version string, err error) {
 			return "", fmt.Errorf("list %s: %w", m.kind.Plural, err)
 		}
 		for _, o := range page.Items {
-			found[o.Meta.Name] = o
+			if m.wanted(o) {
+				found[o.Meta.Name] = o
+			}
 		}
 		if page.Meta.Continue == "" {
 			m.replace(found)
@@ -145,16 +158,17 @@ func (m *Mirror) replace(found map[string]Object) {
 	}
 }
 
-// watchTime is after which time the API server ends a watch, which then begins again where it ended.
+// watchTime is after which time the API server ends a watch. Then everything is listed again: what was missed, if
+// something ever is, is found.
 const watchTime = 4 * time.Minute
 
-// watch follows the changes after a version, and returns the version that it has come to. It is empty when the API server
-// does not know the changes any more: everything is to be listed again.
+// watch follows the changes after a version, and returns the version that it has come to: a watch that broke goes on there.
+// It is empty when everything is to be listed again, as when the API server does not know the changes any more.
 func (m *Mirror) watch(ctx context.Context, version string) (reached string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime+requestTime)
 	defer cancel()
 	query := url.Values{
-		"labelSelector": {m.selector}, "watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version},
+		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version},
 		"timeoutSeconds": {strconv.Itoa(int(watchTime.Seconds()))},
 	}
 	answer, err := m.client.do(ctx, http.MethodGet, m.kind.path(m.client.cluster.Namespace), query, "", nil)
@@ -174,7 +188,7 @@ func (m *Mirror) watch(ctx context.Context, version string) (reached string, err
 		}
 		switch err := json.UnmarshalDecode(events, &event); {
 		case errors.Is(err, io.EOF):
-			return version, nil
+			return "", nil
 		case err != nil:
 			return version, fmt.Errorf("watch %s: %w", m.kind.Plural, err)
 		}
@@ -196,15 +210,19 @@ func (m *Mirror) watch(ctx context.Context, version string) (reached string, err
 
 // note takes a change.
 func (m *Mirror) note(kind string, o Object) {
+	if kind == "BOOKMARK" {
+		return
+	}
 	m.mu.Lock()
-	switch kind {
-	case "ADDED", "MODIFIED":
+	_, had := m.all[o.Meta.Name]
+	has := kind != "DELETED" && m.wanted(o)
+	if has {
 		m.all[o.Meta.Name] = o
-	case "DELETED":
+	} else {
 		delete(m.all, o.Meta.Name)
 	}
 	m.mu.Unlock()
-	if kind != "BOOKMARK" {
+	if had || has {
 		m.changed(o)
 	}
 }

@@ -3,13 +3,13 @@ package kube
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +37,14 @@ type Backend struct {
 	lines   map[string][]string // of pods that have ended, by their uid
 	reading map[string]bool     // the pods whose logs are being read
 	away    error               // why the cluster cannot be seen
-	applied map[string]string   // the version of an object as it was last applied, by its kind and name
+
+	applied map[string]applied // objects as they were last applied, by kind and name; the loop's own
+}
+
+// applied is an object after it was applied.
+type applied struct {
+	uid, version string
+	digest       [sha256.Size]byte // of what was applied
 }
 
 type want struct {
@@ -45,16 +52,21 @@ type want struct {
 	removed bool
 }
 
-// state is what a name has met.
+// state is what a name has met. Its slots are used by the loop alone.
 type state struct {
+	slots   map[int]*slotState
+	counted map[string]bool // the pods that ended by themselves and are in a slot's failures
+	fresh   bool            // the failures are those of another spec
+	births  int             // the highest number of a pod
+	problem string          // why the last pass failed
+	retries int
+	retry   time.Time // when a pass that failed is tried again
+	timer   time.Time // when to look again, at the latest
+}
+
+type slotState struct {
 	failures int       // replicas that ended by themselves, in a row
-	next     time.Time // when the next replica may begin
-	counted  map[string]bool
-	births   int    // the highest number of a pod
-	problem  string // why the last pass failed
-	retries  int
-	retry    time.Time
-	timer    time.Time // when to look again, at the latest
+	next     time.Time // when the next one may begin
 }
 
 // Open begins to follow what runs in a cluster. It makes no request before it returns: a cluster that is away is one whose
@@ -75,29 +87,26 @@ func Open(c Config) (*Backend, error) {
 		config: c, client: client, mirrors: map[kubeapi.Kind]*kubeapi.Mirror{},
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		wanted: map[string]want{}, names: map[string]*state{}, dirty: map[string]bool{}, lines: map[string][]string{},
-		reading: map[string]bool{}, applied: map[string]string{}, away: errors.New("the cluster was not reached yet"),
+		reading: map[string]bool{}, applied: map[string]applied{}, away: errors.New("the cluster was not reached yet"),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	for _, k := range []kubeapi.Kind{
 		kubeapi.ConfigMaps, kubeapi.Pods, kubeapi.Services, kubeapi.NetworkPolicies, kubeapi.Budgets,
 	} {
-		m := client.Mirror(k, selected, b.noteObject, b.noteReach)
-		b.mirrors[k] = m
-		b.done.Go(func() { panics.Contain("watch "+k.Plural, func() { m.Run(ctx) }) })
+		b.mirrors[k] = client.Mirror(k, ours, func(o kubeapi.Object) {
+			b.mark(belongs(k, o))
+			b.signal()
+		}, b.noteReach)
+	}
+	for k, m := range b.mirrors {
+		b.done.Go(func() {
+			defer panics.Contain(c.Log, "watch "+k.Plural)
+			m.Run(ctx)
+		})
 	}
 	b.done.Go(func() { b.loop(ctx) })
 	return b, nil
-}
-
-// noteObject marks the name of an object that has changed.
-func (b *Backend) noteObject(o kubeapi.Object) {
-	name := o.Meta.Labels[engineLabel]
-	if found, ok := strings.CutPrefix(o.Meta.Name, prefix); name == "" && ok {
-		name = found
-	}
-	b.mark(name)
-	b.signal()
 }
 
 // noteReach notes whether the cluster can be seen.
@@ -166,7 +175,7 @@ func (b *Backend) Apply(ctx context.Context, asked serving.Spec) error {
 	before, known := b.wanted[s.Name]
 	b.wanted[s.Name] = want{s, false}
 	if st := b.names[s.Name]; st != nil && (!known || before.removed || before.spec.shape() != s.shape()) {
-		st.failures, st.next = 0, time.Time{} // what failed was something else
+		st.fresh, st.retry = true, time.Time{} // what failed was something else
 	}
 	b.mu.Unlock()
 	defer b.mark(s.Name)
@@ -197,13 +206,12 @@ func (b *Backend) Remove(ctx context.Context, name string) error {
 	s.Replicas = 0
 	b.mu.Lock()
 	b.wanted[name] = want{s, true}
+	if st := b.names[name]; st != nil {
+		st.retry = time.Time{}
+	}
 	b.mu.Unlock()
 	defer b.mark(name)
-	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{removedNote: "true"}}}
-	if err := b.client.Merge(ctx, kubeapi.ConfigMaps, prefix+name, patch); err != nil && !kubeapi.Is(err, http.StatusNotFound) {
-		return err
-	}
-	return nil
+	return b.applyRoot(ctx, s, true)
 }
 
 // specOf returns what is to run of a name: what was asked for, or what the cluster has of it.
@@ -222,7 +230,7 @@ func (b *Backend) specOf(name string) (spec, bool) {
 	}
 	for _, o := range b.mirrors[kubeapi.Pods].All() {
 		var s spec
-		if o.Meta.Labels[engineLabel] == name && json.Unmarshal([]byte(o.Meta.Annotations[specNote]), &s) == nil && s.Name == name {
+		if belongs(kubeapi.Pods, o) == name && json.Unmarshal([]byte(o.Meta.Annotations[specNote]), &s) == nil && s.Name == name {
 			return s, true
 		}
 	}
@@ -234,7 +242,7 @@ func (b *Backend) lives(name string) []*life {
 	var all []*life
 	now := time.Now()
 	for _, o := range b.mirrors[kubeapi.Pods].All() {
-		if o.Meta.Labels[engineLabel] != name {
+		if belongs(kubeapi.Pods, o) != name {
 			continue
 		}
 		l, err := read(o, now, b.config.Times.Lost)
@@ -264,7 +272,7 @@ func (b *Backend) List(ctx context.Context) ([]serving.Deployment, error) {
 	b.mu.Unlock()
 	for _, k := range []kubeapi.Kind{kubeapi.ConfigMaps, kubeapi.Pods} {
 		for _, o := range b.mirrors[k].All() {
-			names[o.Meta.Labels[engineLabel]] = true
+			names[belongs(k, o)] = true
 		}
 	}
 	var all []serving.Deployment
@@ -290,11 +298,10 @@ func (b *Backend) describe(name string) (serving.Deployment, bool) {
 	for _, l := range b.lives(name) {
 		r := l.replica
 		if r.Phase == serving.Ended {
-			lines, known := b.linesOf(l)
-			if !known { // its log is being read
+			var known bool
+			if r.Lines, known = b.linesOf(l); !known { // its log is being read
 				r.Phase = serving.Starting
 			}
-			r.Lines = lines
 		} else {
 			r.BaseURL = b.address(l, api)
 			if d.Problem == "" && !r.Asked {
@@ -342,7 +349,7 @@ func (b *Backend) Forget(ctx context.Context, name, replica string) error {
 // release deletes a pod that has ended. The deletion comes first: whatever happens between, the pod is still known as one
 // that has ended.
 func (b *Backend) release(ctx context.Context, m kubeapi.Meta) error {
-	if err := b.client.Delete(ctx, kubeapi.Pods, m.Name, m.UID, 0); err != nil {
+	if err := b.client.Delete(ctx, kubeapi.Pods, kubeapi.Meta{Name: m.Name, UID: m.UID}, 0); err != nil {
 		return err
 	}
 	for {

@@ -51,20 +51,18 @@ type GPU struct {
 // Times are how long the backend waits.
 type Times struct {
 	LeastPause, MostPause time.Duration // between the end of a replica and the next one; it doubles with each failure
+	Grace                 time.Duration // that an engine has to end, when it is told to; whole seconds
 	Lost                  time.Duration // how long the end of a pod may take, beyond its grace, until its node counts as lost
 }
 
 func (t *Times) complete() {
 	if t.LeastPause == 0 {
-		*t = Times{LeastPause: time.Second, MostPause: time.Minute, Lost: 2 * time.Minute}
+		*t = Times{LeastPause: time.Second, MostPause: time.Minute, Grace: 30 * time.Second, Lost: 2 * time.Minute}
 	}
 }
 
 // port is where engines listen in their pods.
 const port = 8000
-
-// grace is how long an engine may take to end when it is told to, in seconds.
-const grace = 30
 
 // check reports the first rule that c breaks.
 func (c *Config) check() error {

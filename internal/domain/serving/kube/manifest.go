@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -29,11 +31,24 @@ const (
 	finalizer   = "sovereign/recorded" // keeps a pod until its end is recorded
 )
 
-// selected selects the objects of engines.
-const selected = managedBy + "=" + kubeapi.Manager + "," + component + "=engine"
-
 // prefix begins the names of objects.
 const prefix = "engine-"
+
+// ours reports whether an object was made by a backend: whether it has one of the marks that all of them were made with.
+func ours(o kubeapi.Object) bool {
+	return strings.HasPrefix(o.Meta.Name, prefix) && (o.Meta.Labels[managedBy] == kubeapi.Manager ||
+		o.Meta.Labels[engineLabel] != "" || o.Meta.Annotations[specNote] != "" || slices.Contains(o.Meta.Finalizers, finalizer) ||
+		slices.ContainsFunc(o.Meta.Owners, func(w kubeapi.Owner) bool { return strings.HasPrefix(w.Name, prefix) }))
+}
+
+// belongs returns the name of the spec that an object is of. The object's own name says it, since nobody can change that.
+func belongs(k kubeapi.Kind, o kubeapi.Object) string {
+	name := strings.TrimPrefix(o.Meta.Name, prefix)
+	if k == kubeapi.Pods {
+		name = name[:max(strings.LastIndexByte(name, '-'), 0)] // the rest is its number
+	}
+	return name
+}
 
 // spec is a serving.Spec as it is kept in the cluster.
 type spec serving.Spec
@@ -87,9 +102,12 @@ func (b *Backend) surroundings(s spec, owner kubeapi.Owner) map[kubeapi.Kind]any
 	return map[kubeapi.Kind]any{kubeapi.Services: svc, kubeapi.NetworkPolicies: policy, kubeapi.Budgets: pdb}
 }
 
-// manifest returns the pod of a slot, and the hash of its spec.
-func (b *Backend) manifest(s spec, name string, slot int, owner kubeapi.Owner, readyAt clock.Time) (pod, error) {
-	podSpec, hash, err := b.podSpec(s)
+// manifest returns the pod of a slot.
+// uid is empty for one that is to be made.
+func (b *Backend) manifest(
+	s spec, name, uid string, slot int, owner kubeapi.Owner, readyAt clock.Time,
+) (pod, error) {
+	runs, hash, err := b.podSpec(s)
 	if err != nil {
 		return pod{}, err
 	}
@@ -104,9 +122,12 @@ func (b *Backend) manifest(s spec, name string, slot int, owner kubeapi.Owner, r
 		notes[readyNote] = strconv.FormatInt(int64(readyAt), 10)
 	}
 	return pod{kubeapi.Pods.Type(), kubeapi.Meta{
-		Name: name, Labels: labels, Annotations: notes, Finalizers: []string{finalizer}, Owners: []kubeapi.Owner{owner},
-	}, podSpec}, nil
+		Name: name, UID: uid, Labels: labels, Annotations: notes, Finalizers: []string{finalizer}, Owners: []kubeapi.Owner{owner},
+	}, runs}, nil
 }
+
+// awaySeconds is how long a node may be away until its engines count as lost.
+const awaySeconds = 60
 
 // podSpec returns what a replica of s runs, and its hash: a pod with another one is replaced.
 func (b *Backend) podSpec(s spec) (podSpec, string, error) {
@@ -135,8 +156,12 @@ func (b *Backend) podSpec(s spec) (podSpec, string, error) {
 		Mounts:            []mount{{Name: "work", Path: "/work"}, {Name: "shm", Path: "/dev/shm"}},
 	}
 	p := podSpec{
-		RestartPolicy: "Never", Grace: grace, Security: podSecurity{seccomp{"RuntimeDefault"}},
+		RestartPolicy: "Never", Grace: int(b.config.Times.Grace.Seconds()), Security: podSecurity{seccomp{"RuntimeDefault"}},
 		Volumes: []volume{{Name: "work", EmptyDir: &emptyDir{}}, {Name: "shm", EmptyDir: &emptyDir{"Memory"}}},
+	}
+	// Kubernetes adds these two with five minutes if they are missing. An engine on a node that is away is replaced sooner.
+	for _, key := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
+		p.Tolerations = append(p.Tolerations, toleration{key, "Exists", "NoExecute", awaySeconds})
 	}
 	for _, name := range b.config.PullSecrets {
 		p.PullSecrets = append(p.PullSecrets, reference{name})
@@ -180,28 +205,28 @@ func (b *Backend) mountVersions(s spec, p *podSpec, c *container) error {
 
 // askForGPUs asks for the GPUs of a spec, and for its memory.
 func (b *Backend) askForGPUs(s spec, engine *serving.Engine, p *podSpec, c *container) {
-	limits := map[string]string{}
 	if engine.Memory > 0 {
-		limits["memory"] = strconv.FormatInt(engine.Memory, 10)
+		c.Resources.Limits = map[string]string{"memory": strconv.FormatInt(engine.Memory, 10)}
 	}
 	if s.GPUType != serving.CPU && s.GPUType != "" {
-		gpu := b.config.GPUs[s.GPUType]
-		resource := gpu.Resource
-		if resource == "" {
-			resource = "nvidia.com/gpu"
-		}
-		limits[resource] = strconv.Itoa(max(s.GPUCount, 1))
-		p.NodeSelector = gpu.NodeSelector
-		p.Tolerations = []toleration{{resource, "Exists", "NoSchedule"}}
+		b.config.GPUs[s.GPUType].ask(max(s.GPUCount, 1), p, c)
 	}
-	if len(limits) > 0 {
-		c.Resources = resources{Limits: limits}
+}
+
+// ask makes a container one that gets so many GPUs.
+func (g GPU) ask(n int, p *podSpec, c *container) {
+	resource := cmp.Or(g.Resource, "nvidia.com/gpu")
+	if c.Resources.Limits == nil {
+		c.Resources.Limits = map[string]string{}
 	}
+	c.Resources.Limits[resource] = strconv.Itoa(n)
+	p.NodeSelector = g.NodeSelector
+	p.Tolerations = append(p.Tolerations, toleration{Key: resource, Operator: "Exists", Effect: "NoSchedule"})
 }
 
 // variables returns variables as Kubernetes has them, with the pod's own address first, which others may name.
 func variables(all map[string]string) []variable {
-	address := variable{Name: "POD_IP", From: &valuFrom{}}
+	address := variable{Name: "POD_IP", From: &valueFrom{}}
 	address.From.Field.Path = "status.podIP"
 	list := []variable{address}
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -99,6 +99,7 @@ type toleration struct {
 	Key      string `json:"key"`
 	Operator string `json:"operator"`
 	Effect   string `json:"effect"`
+	Seconds  int    `json:"tolerationSeconds,omitzero"`
 }
 
 type podSecurity struct {
@@ -125,12 +126,12 @@ type container struct {
 }
 
 type variable struct {
-	Name  string    `json:"name"`
-	Value string    `json:"value,omitzero"`
-	From  *valuFrom `json:"valueFrom,omitempty"`
+	Name  string     `json:"name"`
+	Value string     `json:"value,omitzero"`
+	From  *valueFrom `json:"valueFrom,omitempty"`
 }
 
-type valuFrom struct {
+type valueFrom struct {
 	Field struct {
 		Path string `json:"fieldPath"`
 	} `json:"fieldRef"`

@@ -3,11 +3,16 @@ package kube
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/panics"
 	"sovereign/internal/domain/serving"
@@ -22,6 +27,7 @@ const lookAgain = time.Minute
 
 // loop makes what runs what is asked for, until ctx ends.
 func (b *Backend) loop(ctx context.Context) {
+	defer panics.Contain(b.config.Log, "engines in the cluster")
 	if b.synced(ctx) != nil {
 		return
 	}
@@ -39,16 +45,21 @@ func (b *Backend) loop(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, name := range b.due() {
-			panics.Contain("engines of "+name, func() { b.pass(ctx, name) })
+			b.pass(ctx, name)
 		}
 	}
 }
 
+// markAll marks all names, and lets go of what is known of pods that are gone.
 func (b *Backend) markAll() {
+	uids := map[string]bool{}
+	for _, o := range b.mirrors[kubeapi.Pods].All() {
+		uids[o.Meta.UID] = true
+	}
 	names := map[string]bool{}
-	for _, m := range b.mirrors {
+	for k, m := range b.mirrors {
 		for _, o := range m.All() {
-			names[o.Meta.Labels[engineLabel]] = true
+			names[belongs(k, o)] = true
 		}
 	}
 	b.mu.Lock()
@@ -56,6 +67,10 @@ func (b *Backend) markAll() {
 	for name := range b.wanted {
 		names[name] = true
 	}
+	maps.DeleteFunc(b.lines, func(uid string, _ []string) bool { return !uids[uid] })
+	maps.DeleteFunc(b.applied, func(key string, a applied) bool {
+		return strings.HasPrefix(key, kubeapi.Pods.Plural+"/") && !uids[a.uid]
+	})
 	for name := range names {
 		b.dirty[name] = true
 	}
@@ -93,7 +108,7 @@ func (b *Backend) pass(ctx context.Context, name string) {
 		return
 	}
 	b.mu.Lock()
-	was := st.problem
+	was, timed := st.problem, !st.timer.IsZero() && !time.Now().Before(st.timer)
 	st.retry, st.timer, st.problem = time.Time{}, again, ""
 	if err == nil {
 		st.retries = 0
@@ -104,10 +119,10 @@ func (b *Backend) pass(ctx context.Context, name string) {
 	}
 	changed := was != st.problem
 	b.mu.Unlock()
-	if changed {
-		if err != nil {
-			b.config.Log.Warn("cannot make engines what they should be; it is tried again", "name", name, "err", err)
-		}
+	if changed && err != nil {
+		b.config.Log.Warn("cannot make engines what they should be; it is tried again", "name", name, "err", err)
+	}
+	if changed || timed { // a pod that counts as lost tells nobody
 		b.signal()
 	}
 }
@@ -116,7 +131,7 @@ func (b *Backend) state(name string) *state {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.names[name] == nil {
-		b.names[name] = &state{counted: map[string]bool{}}
+		b.names[name] = &state{counted: map[string]bool{}, slots: map[int]*slotState{}}
 	}
 	return b.names[name]
 }
@@ -147,7 +162,7 @@ func (b *Backend) reconcile(ctx context.Context, name string, st *state) (again 
 	if w.removed {
 		return b.clear(ctx, name, lives, top, hasRoot)
 	}
-	owner, err := b.keepSurroundings(ctx, w.spec, top, hasRoot)
+	owner, err := b.keepSurroundings(ctx, w.spec)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -170,10 +185,7 @@ func (b *Backend) clear(
 		return again, nil
 	}
 	if hasRoot {
-		if err := b.client.Delete(ctx, kubeapi.ConfigMaps, prefix+name, top.Meta.UID, -1); err != nil {
-			return time.Time{}, err
-		}
-		return time.Time{}, nil // the mirror tells when it has gone
+		return time.Time{}, b.client.Delete(ctx, kubeapi.ConfigMaps, top.Meta, -1) // the mirror tells when it has gone
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +197,7 @@ func (b *Backend) clear(
 }
 
 func (b *Backend) end(ctx context.Context, l *life) error {
-	return b.client.Delete(ctx, kubeapi.Pods, l.object.Meta.Name, l.object.Meta.UID, -1)
+	return b.client.Delete(ctx, kubeapi.Pods, kubeapi.Meta{Name: l.object.Meta.Name, UID: l.object.Meta.UID}, -1)
 }
 
 // watchLost returns when a pod that was told to end counts as lost, if that is sooner than the time given.
@@ -193,89 +205,82 @@ func (b *Backend) watchLost(again time.Time, l *life) time.Time {
 	if !l.replica.Asked || l.replica.Phase == serving.Ended {
 		return again
 	}
-	at := l.object.Meta.DeletionTimestamp.Add(b.config.Times.Lost + time.Second)
-	if again.IsZero() || at.Before(again) {
-		return at
-	}
-	return again
+	return sooner(again, l.object.Meta.DeletionTimestamp.Add(b.config.Times.Lost+time.Second))
 }
 
 // keepSurroundings applies the root of a name and what stands around its pods, where they are not as they were applied.
-func (b *Backend) keepSurroundings(ctx context.Context, s spec, top kubeapi.Object, hasRoot bool) (kubeapi.Owner, error) {
+func (b *Backend) keepSurroundings(ctx context.Context, s spec) (kubeapi.Owner, error) {
 	object, err := root(s, false)
 	if err != nil {
 		return kubeapi.Owner{}, err
 	}
-	made, err := b.keep(ctx, kubeapi.ConfigMaps, top, hasRoot, object)
+	made, err := b.keep(ctx, kubeapi.ConfigMaps, object.Meta.Name, object)
 	if err != nil {
 		return kubeapi.Owner{}, err
 	}
 	owner := kubeapi.ConfigMaps.Owner(made.Meta)
 	for kind, object := range b.surroundings(s, owner) {
-		now, there := b.mirrors[kind].Find(prefix + s.Name)
-		if _, err := b.keep(ctx, kind, now, there, object); err != nil {
+		if _, err := b.keep(ctx, kind, prefix+s.Name, object); err != nil {
 			return kubeapi.Owner{}, err
 		}
 	}
 	return owner, nil
 }
 
-// keep applies an object unless it is as it was last applied. now is the object as the mirror has it.
-func (b *Backend) keep(ctx context.Context, k kubeapi.Kind, now kubeapi.Object, there bool, object any) (kubeapi.Object, error) {
-	name := now.Meta.Name
-	if !there {
-		name = nameOf(object)
-	}
-	fingerprint, err := hashOf(object)
+// keep applies an object unless it is as it was last applied. An apply that changes nothing makes no new version.
+func (b *Backend) keep(ctx context.Context, k kubeapi.Kind, name string, object any) (kubeapi.Object, error) {
+	text, err := json.Marshal(object, json.Deterministic(true))
 	if err != nil {
-		return kubeapi.Object{}, err
+		return kubeapi.Object{}, fmt.Errorf("write the %s %s: %w", k.Name, name, err)
 	}
+	now, there := b.mirrors[k].Find(name)
 	key := k.Plural + "/" + name
-	b.mu.Lock()
-	same := there && b.applied[key] == now.Meta.UID+" "+now.Meta.ResourceVersion+" "+fingerprint
-	b.mu.Unlock()
-	if same {
+	as := func(o kubeapi.Object) applied {
+		return applied{o.Meta.UID, o.Meta.ResourceVersion, sha256.Sum256(text)}
+	}
+	if there && b.applied[key] == as(now) {
 		return now, nil
 	}
 	made, err := b.client.Apply(ctx, k, name, object)
 	if err != nil {
 		return kubeapi.Object{}, err
 	}
-	b.mu.Lock()
-	b.applied[key] = made.Meta.UID + " " + made.Meta.ResourceVersion + " " + fingerprint
-	b.mu.Unlock()
+	b.applied[key] = as(made)
+	b.mirrors[k].Add(made)
 	return made, nil
 }
 
-// count notes the replicas that ended by themselves, each once, and when one was ready.
+// count notes the replicas that ended by themselves, each once, and those that are ready.
 func (b *Backend) count(st *state, lives []*life) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	if st.fresh {
+		st.fresh = false
+		clear(st.slots)
+		for _, l := range lives {
+			st.counted[l.object.Meta.UID] = true
+		}
+	}
+	b.mu.Unlock()
 	there := map[string]bool{}
 	for _, l := range lives {
 		uid := l.object.Meta.UID
 		there[uid] = true
 		st.births = max(st.births, birth(l.object.Meta.Name))
+		slot := st.slots[l.slot]
+		if slot == nil {
+			slot = &slotState{}
+			st.slots[l.slot] = slot
+		}
 		switch {
 		case l.replica.Phase == serving.Ready:
-			st.failures = 0
+			slot.failures = 0
 		case l.replica.Phase == serving.Ended && !l.replica.Asked && !st.counted[uid]:
 			st.counted[uid] = true
-			ended := time.Now()
-			if l.replica.EndedAt != 0 {
-				ended = l.replica.EndedAt.Std()
-			}
-			if at := ended.Add(pause(st.failures, b.config.Times)); at.After(st.next) {
-				st.next = at
-			}
-			st.failures++
+			slot.next = time.Now().Add(pause(slot.failures, b.config.Times))
+			slot.failures++
 		}
 	}
-	for uid := range st.counted {
-		if !there[uid] {
-			delete(st.counted, uid)
-		}
-	}
+	maps.DeleteFunc(st.counted, func(uid string, _ bool) bool { return !there[uid] })
 }
 
 // birth is the number at the end of a pod's name.
@@ -322,29 +327,40 @@ func (b *Backend) keepPods(
 			return again, err
 		}
 	}
-	missing := s.Replicas - len(good)
-	if missing > 0 && time.Now().Before(st.next) {
-		if again.IsZero() || st.next.Before(again) {
-			again = st.next
-		}
-		return again, nil
-	}
-	for slot := 0; missing > 0; slot++ {
+	for slot, missing := 0, s.Replicas-len(good); missing > 0; slot++ {
 		if taken[slot] {
 			continue
 		}
 		missing--
-		st.births++
-		name := fmt.Sprintf("%s%s-%d", prefix, s.Name, st.births)
-		object, err := b.manifest(s, name, slot, owner, 0)
-		if err != nil {
-			return again, err
+		if before := st.slots[slot]; before != nil && time.Now().Before(before.next) {
+			again = sooner(again, before.next)
+			continue
 		}
-		if _, err := b.keep(ctx, kubeapi.Pods, kubeapi.Object{}, false, object); err != nil {
+		if err := b.addPod(ctx, s, owner, st, slot); err != nil {
 			return again, err
 		}
 	}
 	return again, nil
+}
+
+// sooner returns the earlier of two times, of which the first may be none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// addPod makes a pod.
+func (b *Backend) addPod(ctx context.Context, s spec, owner kubeapi.Owner, st *state, slot int) error {
+	st.births++
+	name := fmt.Sprintf("%s%s-%d", prefix, s.Name, st.births)
+	object, err := b.manifest(s, name, "", slot, owner, 0)
+	if err != nil {
+		return err
+	}
+	_, err = b.keep(ctx, kubeapi.Pods, name, object)
+	return err
 }
 
 // rank orders the replicas that stay: the ready ones first.
@@ -355,12 +371,53 @@ func rank(l *life) int {
 	return 1
 }
 
-// keepPod makes the metadata of a pod what it was made with, and notes in it that it was ready.
+// keepPod makes a pod what it was made as, and notes in it when it was ready. One that has gone meanwhile is not made
+// again, since its uid is part of what is applied.
 func (b *Backend) keepPod(ctx context.Context, s spec, owner kubeapi.Owner, l *life) error {
-	object, err := b.manifest(s, l.object.Meta.Name, l.slot, owner, l.replica.ReadyAt)
+	m := l.object.Meta
+	object, err := b.manifest(s, m.Name, m.UID, l.slot, owner, max(l.replica.ReadyAt, l.readyAt))
 	if err != nil {
 		return err
 	}
-	_, err = b.keep(ctx, kubeapi.Pods, l.object, true, object)
+	_, err = b.keep(ctx, kubeapi.Pods, m.Name, object)
+	if kubeapi.Is(err, http.StatusConflict, http.StatusNotFound) {
+		return nil
+	}
 	return err
+}
+
+// logTime bounds how long the end of a replica waits for its last lines.
+const logTime = 10 * time.Second
+
+// readLogs begins to read the last lines of pods that ended by themselves, each once.
+func (b *Backend) readLogs(ctx context.Context, lives []*life) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range lives {
+		uid := l.object.Meta.UID
+		if _, read := b.lines[uid]; read || b.reading[uid] || l.replica.Asked || l.replica.Phase != serving.Ended {
+			continue
+		}
+		b.reading[uid] = true
+		b.done.Go(func() {
+			defer panics.Contain(b.config.Log, "the log of a pod")
+			b.readLog(ctx, l)
+		})
+	}
+}
+
+// readLog reads the last lines of a pod. If its node does not give them, they are what the container left behind.
+func (b *Backend) readLog(ctx context.Context, l *life) {
+	within, cancel := context.WithTimeout(ctx, logTime)
+	defer cancel()
+	text, err := b.client.Log(within, l.object.Meta.Name, mostLines)
+	if err != nil {
+		b.config.Log.Debug("the log of an engine cannot be read", "pod", l.object.Meta.Name, "err", err)
+		text = l.message
+	}
+	b.mu.Lock()
+	delete(b.reading, l.object.Meta.UID)
+	b.lines[l.object.Meta.UID] = clean(text)
+	b.mu.Unlock()
+	b.signal()
 }

@@ -72,7 +72,8 @@ type life struct {
 	problem string // why it does not start
 	slot    int
 	hash    string
-	message string // what the container left behind
+	message string     // what the container left behind
+	readyAt clock.Time // when it became ready, while that is not noted in the cluster
 }
 
 // live reports whether a pod runs or will, and nobody has told it to end.
@@ -116,12 +117,6 @@ func read(o kubeapi.Object, now time.Time, lost time.Duration) (*life, error) {
 	if r.Phase == serving.Ended && why.Status == "True" {
 		r.Reason = strings.TrimSpace(why.Reason + ": " + why.Message)
 	}
-	if r.Phase != serving.Ended && r.Asked {
-		r.Phase = serving.Starting // it takes no more requests
-		if r.ReadyAt != 0 {
-			r.Phase = serving.Ready
-		}
-	}
 	return l, nil
 }
 
@@ -153,9 +148,11 @@ func (l *life) readContainer() {
 	case c.State.Running != nil:
 		r.StartedAt = of(c.State.Running.StartedAt)
 		if ready := l.status.condition("Ready"); c.Ready && ready.Status == "True" {
-			r.Phase = serving.Ready
+			// A pod that has ended does not say whether it was ever ready. So it is ready when that is noted.
 			if r.ReadyAt == 0 {
-				r.ReadyAt = of(ready.Since)
+				l.readyAt = of(ready.Since)
+			} else {
+				r.Phase = serving.Ready
 			}
 		}
 	case c.State.Waiting != nil && c.State.Waiting.Reason != "ContainerCreating" && c.State.Waiting.Reason != "PodInitializing":
