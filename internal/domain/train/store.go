@@ -113,11 +113,12 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, kind string, limit, offs
 
 // A Need is a run that waits for a worker or has one, and the attempt that this is.
 type Need struct {
-	ID       string
-	Attempt  int64
-	Queued   bool
-	GPUType  string // empty for any
-	GPUCount int64
+	ID        string
+	Attempt   int64
+	Queued    bool
+	BaseModel string
+	GPUType   string // empty for any
+	GPUCount  int64
 }
 
 // Unfinished lists what needs workers, of all workspaces, those that wait longest first.
@@ -129,7 +130,9 @@ func (s *Store) Unfinished(ctx context.Context) ([]Need, error) {
 	}
 	needs := make([]Need, len(all))
 	for i, r := range all {
-		n := Need{ID: r.ID, Attempt: r.Attempt, Queued: r.Status == Queued, GPUType: r.GPUType, GPUCount: r.GPUCount}
+		n := Need{
+			ID: r.ID, Attempt: r.Attempt, Queued: r.Status == Queued, BaseModel: r.BaseModel, GPUType: r.GPUType, GPUCount: r.GPUCount,
+		}
 		if n.Queued {
 			n.Attempt++
 		}

@@ -58,6 +58,9 @@ func TestMain(m *testing.M) {
 		engineMain(behaviour)
 		return
 	}
+	if os.Getenv("SERVER_CONFIG") != "" {
+		serverMain()
+	}
 	code := m.Run()
 	if shared.cluster != nil {
 		shared.cluster.stop()

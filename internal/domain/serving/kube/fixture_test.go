@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/domain/serving"
 	"sovereign/internal/domain/serving/kube"
 	"sovereign/internal/domain/serving/servingtest"
+	"sovereign/internal/net/kubeapi"
 )
 
 // engineMain is what pods of the tests run.
@@ -82,28 +83,29 @@ func newFixture(t *testing.T) *fixture {
 // config is that of a server that may do what its Role says, and nothing else.
 func (f *fixture) config(t *testing.T) kube.Config {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	c := configFor(f.c.reach("server.token", f.namespace))
+	c.BaseURL = func(_ string, _ int, uid string) string {
+		if r := f.kubelet.find(uid); r != nil {
+			return fmt.Sprintf("http://127.0.0.1:%d", r.port)
+		}
+		return ""
 	}
+	c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	return c
+}
+
+// configFor is the configuration for a cluster, with engines of each behaviour.
+func configFor(at kubeapi.Cluster) kube.Config {
 	c := kube.Config{
-		Cluster: f.c.reach("server.token", f.namespace), GatewayNamespace: "sovereign",
-		GatewayLabels: map[string]string{"app.kubernetes.io/name": "sovereign"},
-		Times:         kube.Times{LeastPause: 200 * time.Millisecond, MostPause: time.Second, Grace: time.Second, Lost: time.Second},
-		BaseURL: func(_ string, _ int, uid string) string {
-			if r := f.kubelet.find(uid); r != nil {
-				return fmt.Sprintf("http://127.0.0.1:%d", r.port)
-			}
-			return ""
-		},
-		GPUs: map[string]kube.GPU{"h200": {NodeSelector: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200"}}},
-		Log:  slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Cluster: at, GatewayNamespace: "sovereign", GatewayLabels: map[string]string{"app.kubernetes.io/name": "sovereign"},
+		Times: kube.Times{LeastPause: 200 * time.Millisecond, MostPause: time.Second, Grace: time.Second, Lost: time.Second},
+		GPUs:  map[string]kube.GPU{"h200": {NodeSelector: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200"}}},
 	}
 	for _, b := range []servingtest.Behaviour{
 		servingtest.Serves, servingtest.Exits, servingtest.NeverHealthy, servingtest.Stubborn, servingtest.Floods,
 	} {
 		e := serving.Template(string(b))
-		e.BaseModels, e.Command = []string{"*"}, []string{self, "--host", "{host}", "--port", "{port}", "--name", "{name}"}
+		e.BaseModels, e.Command = []string{"*"}, []string{os.Args[0], "--host", "{host}", "--port", "{port}", "--name", "{name}"}
 		e.Env = map[string]string{"ENGINE_BEHAVIOUR": string(b)}
 		e.Image, e.GPUTypes = "engines.example/test:1", []string{serving.CPU, "h200"}
 		if b == servingtest.NeverHealthy {
