@@ -321,7 +321,7 @@ func (b *Backend) describe(name string) (serving.Deployment, bool) {
 // linesOf returns the last lines of a pod that has ended, when they were read, or could not be.
 func (b *Backend) linesOf(l *life) (lines []string, known bool) {
 	if l.replica.Asked {
-		return clean(l.message), true
+		return serving.LastLines([]byte(l.message), len(l.message) > messageWhole), true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -389,6 +389,13 @@ func (b *Backend) keepPod(ctx context.Context, s spec, owner kubeapi.Owner, l *l
 // logTime bounds how long the end of a replica waits for its last lines.
 const logTime = 10 * time.Second
 
+// What a node gives of a log may begin within a line if it is longer: it parts lines of 16 KiB, and leaves at most 2 KiB
+// in a pod's status.
+const (
+	tailWhole    = 16 << 10
+	messageWhole = 2000
+)
+
 // readLogs begins to read the last lines of pods that ended by themselves, each once.
 func (b *Backend) readLogs(ctx context.Context, lives []*life) {
 	b.mu.Lock()
@@ -410,14 +417,16 @@ func (b *Backend) readLogs(ctx context.Context, lives []*life) {
 func (b *Backend) readLog(ctx context.Context, l *life) {
 	within, cancel := context.WithTimeout(ctx, logTime)
 	defer cancel()
-	text, err := b.client.Log(within, l.object.Meta.Name, mostLines)
+	whole := tailWhole
+	text, err := b.client.Log(within, l.object.Meta.Name, serving.MaxLines)
 	if err != nil {
 		b.config.Log.Debug("the log of an engine cannot be read", "pod", l.object.Meta.Name, "err", err)
-		text = l.message
+		text, whole = l.message, messageWhole
 	}
+	lines := serving.LastLines([]byte(text), len(text) > whole)
 	b.mu.Lock()
 	delete(b.reading, l.object.Meta.UID)
-	b.lines[l.object.Meta.UID] = clean(text)
+	b.lines[l.object.Meta.UID] = lines
 	b.mu.Unlock()
 	b.signal()
 }

@@ -7,14 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/domain/serving"
 	"sovereign/internal/net/kubeapi"
-	"sovereign/internal/text/redact"
 )
 
 // podStatus is what is read of a pod's status.
@@ -182,36 +180,4 @@ func (b *Backend) address(l *life, api string) string {
 		return b.config.BaseURL(l.status.PodIP, port, l.object.Meta.UID) + api
 	}
 	return "http://" + net.JoinHostPort(l.status.PodIP, strconv.Itoa(port)) + api
-}
-
-// The bounds of what is shown of a log.
-const (
-	mostLines  = 100
-	mostColumn = 2000
-)
-
-// clean returns the last lines of a log, without control characters and credentials.
-func clean(text string) []string {
-	found, _ := redact.Text([]byte(strings.ToValidUTF8(text, "\uFFFD")))
-	lines := strings.Split(strings.TrimRight(string(found), "\n"), "\n")
-	if len(lines) == 1 && lines[0] == "" {
-		return nil
-	}
-	lines = lines[max(len(lines)-mostLines, 0):]
-	for i, line := range lines {
-		line = strings.Map(func(r rune) rune {
-			if r == '\t' {
-				return ' '
-			}
-			if !unicode.IsGraphic(r) {
-				return -1
-			}
-			return r
-		}, line)
-		if runes := []rune(line); len(runes) > mostColumn {
-			line = string(runes[:mostColumn]) + "…"
-		}
-		lines[i] = line
-	}
-	return lines
 }
