@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit peers s3 fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
+.PHONY: help run build test unit peers s3 kubernetes fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ peers: setup-go ## hold payments, webhooks and e-mail against Stripe's mock, the
 
 s3: setup-go ## hold the files of training against a real S3 server, which it builds (three minutes of a CPU, once)
 	@go test -C tools/s3 -count 1 -timeout 60m .
+
+kubernetes: setup-go ## hold engines and training on Kubernetes against a real API server, which it builds (twelve minutes of a CPU, once)
+	@scripts/with-tmp scripts/kubernetes $(ARGS)
 
 recall: setup-go ## hold redaction against gitleaks' rules
 	@go test -C tools/recall -count 1 -v .

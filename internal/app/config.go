@@ -44,6 +44,8 @@ type Config struct {
 	Training Training `embed:"" prefix:"training-"`
 	Serving  Serving  `embed:"" prefix:"serving-"`
 
+	Kubernetes Kubernetes `embed:"" prefix:"kubernetes-"`
+
 	Dashboard Dashboard `embed:"" prefix:"dashboard-"`
 
 	Providers catalog.Providers `placeholder:"YAML" help:"Providers of models: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`
@@ -264,6 +266,9 @@ func (c *Config) complete() error {
 	if err := c.Serving.check(); err != nil {
 		return err
 	}
+	if err := c.Kubernetes.check(); err != nil {
+		return err
+	}
 	return c.Limits.check()
 }
 
@@ -428,6 +433,10 @@ var unchangeable = []fixed{
 	{
 		"serving", func(was, is *Config) bool { return !was.Serving.equal(&is.Serving) },
 		func(was, is *Config) { is.Serving = was.Serving },
+	},
+	{
+		"kubernetes", func(was, is *Config) bool { return !was.Kubernetes.equal(&is.Kubernetes) },
+		func(was, is *Config) { is.Kubernetes = was.Kubernetes },
 	},
 	stays("otlp_endpoint", func(c *Config) *string { return &c.OTLPEndpoint }),
 	stays("limits.headers", func(c *Config) *Bytes { return &c.Limits.Headers }),

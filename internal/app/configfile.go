@@ -174,6 +174,7 @@ func (f *file) locate(err error) error {
 var sections = map[string]bool{
 	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true, "training": true,
 	"training.s3": true, "serving": true, "serving.pool": true,
+	"kubernetes": true, "kubernetes.trainer": true,
 }
 
 // keys maps every key of a file to its flag.

@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/notify"
+	"sovereign/internal/domain/serving/kube"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/live"
 	"sovereign/internal/net/netguard"
@@ -31,6 +32,8 @@ type instance struct {
 	site     string // where people reach the server; empty for unknown
 
 	gpuPrices train.Prices
+	offers    []train.Info       // what workers can train that are started when there is work
+	trainer   *kube.Trainer      // starts them in a cluster; nil for none
 	bucket    *artifact.S3Config // nil to keep artifacts in the data folder
 	artifacts *artifact.Store
 
@@ -60,6 +63,11 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 		return nil, err
 	}
 	if i.bucket, err = c.Training.bucket(); err != nil {
+		return nil, err
+	}
+	i.offers = c.Kubernetes.offers()
+	needs := func(ctx context.Context) ([]train.Need, error) { return i.domains.trainer.Unfinished(ctx) }
+	if i.trainer, err = c.Kubernetes.trainer(needs, i.gate, log); err != nil {
 		return nil, err
 	}
 	defer func() {

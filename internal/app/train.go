@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"sovereign/trainer"
@@ -25,6 +26,8 @@ type trainWorker struct {
 	GPUType   string   `name:"gpu-type" placeholder:"NAME" help:"Name of the price of this machine's GPUs, in the server's training.prices."`
 	Work      string   `placeholder:"FOLDER" help:"Where attempts keep their files; by default a temporary folder."`
 	Once      bool     `help:"End after one run. The exit code is 1 if it did not succeed."`
+	OnlyRun   string   `name:"run" placeholder:"ID" help:"Train this run alone, with --attempt. The worker ends when the run does not wait for that attempt."`
+	Attempt   int64    `placeholder:"N" help:"The attempt that the worker was started for."`
 }
 
 // Run implements the command.
@@ -70,6 +73,9 @@ func (c *trainWorker) args() []string {
 	}
 	if c.Once {
 		args = append(args, "--once")
+	}
+	if c.OnlyRun != "" {
+		args = append(args, "--run", c.OnlyRun, "--attempt", strconv.FormatInt(c.Attempt, 10))
 	}
 	return args
 }

@@ -117,7 +117,7 @@ func (i *instance) openArtifacts() error {
 func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 	d.trainer = train.NewStore(train.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
-		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Log: i.log,
+		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Offers: i.offers, Log: i.log,
 	})
 	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
 	jobs := finetune.NewStore(finetune.Config{
@@ -133,14 +133,18 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Jobs: jobs, Versions: versions, Rewards: d.rewards,
 		Artifacts: i.artifacts, Datasets: sets,
 	})
-	return []module.Module{
+	var workers []module.Module
+	if i.trainer != nil {
+		workers = append(workers, trainerModule(i.trainer))
+	}
+	return append(workers,
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
 		envtool.Module(tools),
 		grpo.Module(runs, i.gate),
 		raft.Module(rounds),
-	}
+	)
 }
 
 // scored writes what reward sessions scored as examples for training.

@@ -111,6 +111,8 @@ class Server:
 
     def _answer(self, method: str, what: str, query: dict[str, str], sent: bytes) -> tuple[int, Any]:
         if what == "lease":
+            if json.loads(sent).get("attempt", self.attempt + 1) != self.attempt + 1:
+                return 409, REFUSED
             return 200, {"lease": self._lease()}
         if (query.get("attempt"), query.get("fence")) != (str(self.attempt), self.fence):
             return 409, REFUSED

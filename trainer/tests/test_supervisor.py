@@ -311,6 +311,17 @@ class EngineFaultCase(WorkerCase):
         self.assertEqual(server.done[1]["step"], max(server.checkpoints))
         self.assertIn("saves and stops: the worker ends", out)
 
+    def test_a_worker_of_one_attempt_asks_for_it_and_ends_when_it_will_not_come(self) -> None:
+        server = self.serve()
+        token = self.folder / "token"
+        token.write_text("wk_test\n")
+        for _ in range(2):  # the second one is too late
+            worker = start(server, token, "--run", "ft_1", "--attempt", "1")
+            out, _ = worker.communicate(timeout=120)
+            self.assertEqual(worker.returncode, 0, out)
+        self.assertIn("is not needed", out)
+        self.assertEqual([server.attempt, server.done[1]["outcome"]], [1, "succeeded"])
+
 
 class KillCase(WorkerCase):
     """kill -9 of the worker at random points: the same figures and the same model as a run that was left alone."""
@@ -385,9 +396,9 @@ class PartsCase(WorkerCase):
         self.assertEqual(child.clean(["\x1b[1mkey sk_1\x00\r\n"], ["sk_1"]), "key [secret]")
 
 
-def start(server: Server, token: pathlib.Path) -> subprocess.Popen[str]:
+def start(server: Server, token: pathlib.Path, *options: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, for one run."""
-    command = ["-m", "sovereign_trainer", "work", "--url", server.url, "--token-file", str(token), "--once"]
+    command = ["-m", "sovereign_trainer", "work", "--url", server.url, "--token-file", str(token), "--once", *options]
     return subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=child.environment()
     )

@@ -90,6 +90,9 @@ func (s *Store) Await(ctx context.Context, w Worker, info Info) (*Lease, error) 
 	defer again.Stop()
 	for {
 		queued := s.waiting()
+		if err := s.stillNeeded(ctx, info); err != nil {
+			return nil, err
+		}
 		lease, err := s.lease(ctx, w, info)
 		if lease != nil || err != nil {
 			return lease, err
@@ -105,11 +108,29 @@ func (s *Store) Await(ctx context.Context, w Worker, info Info) (*Lease, error) 
 	}
 }
 
+// stillNeeded refuses a worker that was started for an attempt that will not come: it ends.
+func (s *Store) stillNeeded(ctx context.Context, info Info) error {
+	if info.Run == "" {
+		return nil
+	}
+	all, err := s.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		if n.ID == info.Run && n.Queued && n.Attempt == info.Attempt {
+			return nil
+		}
+	}
+	return fault.StaleLease.New("the run %q does not wait for the attempt %d", info.Run, info.Attempt)
+}
+
 // seen notes what a worker says of itself. A worker whose GPUs have no price is refused: its time could not be charged.
 func (s *Store) seen(ctx context.Context, w Worker, info Info) error {
 	if _, ok := s.Prices.rate(info.GPUType); !ok {
 		return fault.Conflict("there is no price for the GPU type %q: set training.prices in the configuration", info.GPUType)
 	}
+	info.Run, info.Attempt = "", 0 // others of its kind can do the same
 	text, err := json.Marshal(info, json.Deterministic(true))
 	if err != nil {
 		return fmt.Errorf("write the info of a worker: %w", err)

@@ -40,27 +40,31 @@ func (Model) SchemaName() string { return "TrainableModel" }
 // awayAfter is how long a worker is counted after it last asked for work.
 const awayAfter = 24 * time.Hour
 
-// Models lists the base models that workers of the last day can train for a workspace.
+// Models lists the base models that workers of the last day can train for a workspace, and those that are started when
+// there is work.
 func (s *Store) Models(ctx context.Context, ws tenant.ID) ([]Model, error) {
 	workers, err := s.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all, since := []Model{}, s.now().Add(-awayAfter)
+	known := slices.Clone(s.Offers)
 	for _, w := range workers {
-		if w.Seen < since || w.Workspace != "" && w.Workspace != ws {
-			continue
+		if w.Seen >= since && (w.Workspace == "" || w.Workspace == ws) {
+			known = append(known, w.Info)
 		}
-		for _, b := range w.Info.Models {
+	}
+	for _, info := range known {
+		for _, b := range info.Models {
 			at := slices.IndexFunc(all, func(m Model) bool { return m.ID == b.ID })
 			if at < 0 {
 				at = len(all)
 				all = append(all, Model{Base: b, Methods: []string{}, GPUTypes: []string{}})
 			}
-			for _, method := range w.Info.Methods {
+			for _, method := range info.Methods {
 				all[at].Methods = addOnce(all[at].Methods, method)
 			}
-			all[at].GPUTypes = addOnce(all[at].GPUTypes, w.Info.GPUType)
+			all[at].GPUTypes = addOnce(all[at].GPUTypes, info.GPUType)
 		}
 	}
 	slices.SortFunc(all, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })

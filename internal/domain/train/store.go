@@ -32,6 +32,7 @@ type Config struct {
 	Artifacts *artifact.Store
 	Bounds    *edge.Bounds
 	Prices    Prices
+	Offers    []Info // what can be trained by workers that are started when there is work
 	Log       *slog.Logger
 }
 
@@ -112,6 +113,39 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, kind string, limit, offs
 	}
 	return all, nil
 }
+
+// A Need is a run that waits for a worker or has one, and the attempt that this is.
+type Need struct {
+	ID        string
+	Attempt   int64
+	Queued    bool
+	BaseModel string
+	GPUType   string // empty for any
+	GPUCount  int64
+}
+
+// Unfinished lists what needs workers, of all workspaces, those that wait longest first.
+func (s *Store) Unfinished(ctx context.Context) ([]Need, error) {
+	all, err := db.Query[Run](ctx, s.DB.Across(ofAll), `SELECT `+runColumns+`
+		WHERE status IN ('QUEUED', 'RUNNING') ORDER BY queued_at, id LIMIT $1`, maxNeeds)
+	if err != nil {
+		return nil, fmt.Errorf("list what needs workers: %w", err)
+	}
+	needs := make([]Need, len(all))
+	for i, r := range all {
+		n := Need{
+			ID: r.ID, Attempt: r.Attempt, Queued: r.Status == Queued, BaseModel: r.BaseModel, GPUType: r.GPUType, GPUCount: r.GPUCount,
+		}
+		if n.Queued {
+			n.Attempt++
+		}
+		needs[i] = n
+	}
+	return needs, nil
+}
+
+// maxNeeds bounds the runs that workers are started for.
+const maxNeeds = 1000
 
 // Create stores a run, and sets its budget aside, in the transaction that creates what it is for.
 func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, n New) (Run, error) {

@@ -356,3 +356,48 @@ func TestTheWorkerOfAnAttemptIsKnown(t *testing.T) {
 		}
 	})
 }
+
+// A worker that was started for an attempt gets that one, and ends when it will not come.
+func TestAWorkerOfOneAttemptGetsNoOther(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.create("run_1", 10*money.Dollar)
+		h.pass(time.Second)
+		h.create("run_2", 10*money.Dollar)
+		only := info
+		only.Run, only.Attempt = "run_2", 1
+		if needs, err := h.Unfinished(t.Context()); err != nil || len(needs) != 2 || needs[1] !=
+			(Need{ID: "run_2", Attempt: 1, Queued: true, BaseModel: model, GPUCount: 2}) {
+			t.Fatalf("needs %+v: %v", needs, err)
+		}
+		lease, err := h.Await(t.Context(), h.worker, only)
+		if err != nil || lease == nil || lease.Run != "run_2" || lease.Attempt != 1 {
+			t.Fatalf("got %+v: %v", lease, err)
+		}
+		_, err = h.Await(t.Context(), h.worker, only) // it runs already
+		wantFault(t, err, fault.StaleLease, "does not wait for the attempt 1")
+		h.pass(leaseTime + time.Second)
+		h.tick() // its node died: the run waits for the next attempt
+		_, err = h.Await(t.Context(), h.worker, only)
+		wantFault(t, err, fault.StaleLease, "does not wait for the attempt 1")
+		only.Attempt = 2
+		if lease, err = h.Await(t.Context(), h.worker, only); err != nil || lease == nil || lease.Attempt != 2 {
+			t.Fatalf("got %+v: %v", lease, err)
+		}
+		workers, err := h.Workers(t.Context())
+		if err != nil || workers[0].Info.Run != "" || workers[0].Info.Engine != "small" {
+			t.Errorf("the worker says of itself %+v: %v", workers, err)
+		}
+	})
+}
+
+func TestWhatWorkersCouldTrainThatAreStartedForItIsOffered(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.Offers = []Info{{Methods: []string{"grpo"}, Models: []Base{{ID: "big/one"}}, GPUType: "h200", GPUCount: 8}}
+		if err := h.CheckModel(t.Context(), dbtest.Mine, "big/one", "grpo", "h200"); err != nil {
+			t.Error(err)
+		}
+		if err := h.CheckModel(t.Context(), dbtest.Mine, "big/one", "sft", ""); err == nil {
+			t.Error("a method that nobody offers is taken")
+		}
+	})
+}

@@ -43,6 +43,8 @@ type Info struct {
 	Models   []Base  `json:"models" maxItems:"1000" nullable:"false" doc:"The base models that it can train"`
 	GPUType  string  `json:"gpu_type" maxLength:"64" doc:"cpu without one"`
 	GPUCount int64   `json:"gpu_count" minimum:"1" maximum:"1024" doc:"1 for a CPU"`
+	Run      string  `json:"run,omitempty" maxLength:"64" doc:"The only run that it was started for; all, when it is missing"`
+	Attempt  int64   `json:"attempt,omitempty" minimum:"0" doc:"The only attempt at that run that it was started for"`
 }
 
 // SchemaName is the type's name in the OpenAPI document.
@@ -76,6 +78,9 @@ func (i *Info) Scan(kept any) error {
 
 // can reports whether a worker of this kind can train a run.
 func (i *Info) can(r *Run) bool {
+	if i.Run != "" && (i.Run != r.ID || i.Attempt != r.Attempt+1) {
+		return false
+	}
 	return slices.Contains(i.Methods, r.Method) &&
 		slices.ContainsFunc(i.Models, func(b Base) bool { return b.ID == r.BaseModel }) &&
 		(r.GPUType == "" || r.GPUType == i.GPUType) && r.GPUCount <= i.GPUCount

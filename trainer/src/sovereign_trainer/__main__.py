@@ -27,6 +27,8 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--gpu-type", default="", help="the name of the price for this machine's GPUs")
     work.add_argument("--work", metavar="FOLDER", help="where attempts keep their files (default: a temporary folder)")
     work.add_argument("--once", action="store_true", help="end after one run; the exit code is 1 if it did not succeed")
+    work.add_argument("--run", default="", metavar="ID", help="train this run alone; with --attempt")
+    work.add_argument("--attempt", type=int, default=0, metavar="N", help="the attempt that this worker was started for")
     serve.options(commands)
     return found
 
@@ -42,7 +44,10 @@ def main() -> int:
         models = dict(text.split("=", 1) for text in options.model)
         with work_folder(options.work) as folder:
             client = Client(options.url, token)
-            worker = Worker(client, options.engine, folder, display=display, models=models, gpu_type=options.gpu_type)
+            worker = Worker(
+                client, options.engine, folder, display=display, models=models, gpu_type=options.gpu_type,
+                only=(options.run, options.attempt),
+            )  # fmt: skip
             worker.listen()
             outcome = worker.run(options.once)
     except (TrainerError, OSError, ValueError) as error:

@@ -17,7 +17,7 @@ from . import __version__, child
 from .client import Client, Lease
 from .display import Display
 from .engine import About
-from .errors import Stopped, TrainerError
+from .errors import Stale, Stopped, TrainerError
 from .supervisor import Attempt
 
 
@@ -31,10 +31,12 @@ class Worker:
     def __init__(
         self, client: Client, engine: str, work: pathlib.Path, *,
         display: Display | None = None, models: dict[str, str] | None = None, gpu_type: str = "",
+        only: tuple[str, int] = ("", 0),
     ) -> None:  # fmt: skip
         self.client, self.engine, self.work = client, engine, work
         self.display = display or Display()
         self.models, self.gpu_type = models or {}, gpu_type
+        self.only = only  # the run and the attempt that it was started for; all, when the run is empty
         self.leaving = threading.Event()
         self.attempt: Attempt | None = None
         self.polling = False
@@ -50,6 +52,10 @@ class Worker:
                 given = self._ask(info)
             except _Leave:
                 break
+            except Stale as error:
+                self.display.line(f"is not needed: {error}")
+                self.leaving.set()
+                break
             if given is not None:
                 outcome = self._train(Lease(self.client, given))
         return outcome
@@ -58,9 +64,11 @@ class Worker:
         """What the server is told of this worker."""
         known = [asdict(model) for model in about.models]
         known += [{"id": name, "parameters": 0, "context_window": 0, "random": False} for name in self.models]
+        run, attempt = self.only
         return {
             "release": __version__, "engine": self.engine, "methods": about.methods, "models": known,
             "gpu_type": self.gpu_type or about.gpu_type, "gpu_count": about.gpu_count,
+            **({"run": run, "attempt": attempt} if run else {}),
         }  # fmt: skip
 
     def leave(self, *_: Any) -> None:
