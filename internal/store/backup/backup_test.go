@@ -167,7 +167,7 @@ func fill(t *testing.T, d *db.DB) {
 		{"raft_rounds", "workspace_id, id, campaign_id, round, status, stage, request, base_model, parent_id, budget, data, result, session_id, sampling_id, job_id, measuring_id, model_version_id, next_id, stopped_reason, error_code, error_message, created_by, created_at, finished_at", [][]any{
 			{"ws_1", "raft_1", "raft_1", 1, "RUNNING", "sampling", odd, "m", "", math.MaxInt64, odd, odd, "rs_1", "raftrun_1", "ftjob_1", "raftrun_2", "", "", odd, "", odd, "usr_1", 1, 0},
 		}},
-		{"grpo_candidates", "workspace_id, id, run_id, step, model_version_id, eval_id, gate, created_at", [][]any{{"ws_1", "cand_1", "grpo_1", 1, "mv_1", "", odd, 1}}},
+		{"grpo_candidates", "workspace_id, id, run_id, step, model_version_id, eval_id, gate, created_at, gate_reason, due_at", [][]any{{"ws_1", "cand_1", "grpo_1", 1, "mv_1", "", odd, 1, odd, math.MaxInt64}}},
 		{"model_versions", "workspace_id, id, name, base_model, parent_id, source_type, source_id, source_step, document, key_id, jws, files, digest, bytes, adopted_at, created_at", [][]any{
 			{"ws_1", "mv_1", odd, "m", "", "fine_tuning_job", "ftjob_1", 1, []byte{0, 255}, "k", "j", odd, "d", 1, 0, 1},
 		}},
