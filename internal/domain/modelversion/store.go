@@ -208,6 +208,15 @@ func (s *Store) Lineage(ctx context.Context, ws tenant.ID, versionID string) (Li
 	return l, nil
 }
 
+// Adopt notes that an alias was pointed at a version. The caller audits it.
+func (s *Store) Adopt(ctx context.Context, tx *db.Tx, ws tenant.ID, versionID string, at clock.Time) error {
+	if _, err := db.Exec(ctx, tx.In(ws), `UPDATE model_versions SET adopted_at = $3 WHERE workspace_id = $1 AND id = $2`,
+		versionID, at); err != nil {
+		return fmt.Errorf("adopt a model version: %w", err)
+	}
+	return nil
+}
+
 // Delete deletes a version, and its files when nothing else has them.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, versionID string) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
