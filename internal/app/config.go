@@ -42,6 +42,7 @@ type Config struct {
 	SMTP             SMTP     `name:"smtp" embed:"" prefix:"smtp-"`
 
 	Training Training `embed:"" prefix:"training-"`
+	Serving  Serving  `embed:"" prefix:"serving-"`
 
 	Dashboard Dashboard `embed:"" prefix:"dashboard-"`
 
@@ -260,6 +261,9 @@ func (c *Config) complete() error {
 	if err := c.Training.check(); err != nil {
 		return err
 	}
+	if err := c.Serving.check(); err != nil {
+		return err
+	}
 	return c.Limits.check()
 }
 
@@ -420,6 +424,10 @@ var unchangeable = []fixed{
 	{
 		"training", func(was, is *Config) bool { return !was.Training.equal(&is.Training) },
 		func(was, is *Config) { is.Training = was.Training },
+	},
+	{
+		"serving", func(was, is *Config) bool { return !was.Serving.equal(&is.Serving) },
+		func(was, is *Config) { is.Serving = was.Serving },
 	},
 	stays("otlp_endpoint", func(c *Config) *string { return &c.OTLPEndpoint }),
 	stays("limits.headers", func(c *Config) *Bytes { return &c.Limits.Headers }),

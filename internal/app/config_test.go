@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sovereign/internal/base/money"
 )
 
 func configured(t *testing.T, text string, args ...string) (*Config, error) {
@@ -87,11 +89,20 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 		"training:\n  s3:\n    endpoint: http://10.0.0.1:9000\n": "FILE:3: training.s3.endpoint: must be https",
 		"training:\n  s3:\n    endpoint: http://[::1]:9000\n    bucket: b\n    access_key: a\n    secret_key: env:NOT_SET\n":                    "FILE:6: training.s3.secret_key: the environment has no NOT_SET",
 		"training:\n  s3:\n    endpoint: https://s3.example\n    bucket: b\n    access_key: a\n    secret_key: canary\n    url_lifetime: 48h\n": "FILE:7: training.s3.url_lifetime: must be from",
-		"limits:\n  retries: 11\n": "FILE:2: limits.retries: must be from 0 to 10",
-		"limits: 5\n":              "FILE:1: limits must be a mapping",
-		"limits_body: 1MiB\n":      "FILE:1: unknown key limits_body",
-		"data.dir: x\n":            "FILE:1: unknown key data.dir",
-		"database_url: [{password: canary}]\nlimits: {body: 1}": "FILE:1: database_url: must be a list of plain values",
+		"serving:\n  backend: docker\n":                                  "FILE:2: serving.backend: \"docker\" is neither",
+		"serving:\n  cold_start: 0s\n":                                   "FILE:2: serving.cold_start: must be above 0",
+		"serving:\n  engines: small\n":                                   "FILE:2: serving.engines: must be a list",
+		"serving:\n  engines:\n    - name: small\n      commands: [x]\n": "FILE:4: serving.engines: unknown key commands",
+		"serving:\n  engines:\n    - name: small\n    - name: mine\n      gpu_types: [cpu]\n      base_models: [m]\n": "FILE:4: engine \"mine\": command: must be a program",
+		"serving:\n  engines:\n    - {name: small, memory: lots}\n":                                                   "FILE:3: engine \"small\": memory: \"lots\" is not a size",
+		"serving:\n  pool:\n    engine: small\n":                                                                      "FILE:3: serving.pool.engine: \"small\" is none of",
+		"serving:\n  engines: [{name: small, adapters: none}]\n  pool:\n    engine: small\n":                          "FILE:4: serving.pool.engine: \"small\" loads no adapters",
+		"serving:\n  pool:\n    input_per_million: 0.0001\n":                                                          "FILE:3: serving.pool: input_per_million and",
+		"limits:\n  retries: 11\n":                                                                                    "FILE:2: limits.retries: must be from 0 to 10",
+		"limits: 5\n":                                                                                                 "FILE:1: limits must be a mapping",
+		"limits_body: 1MiB\n":                                                                                         "FILE:1: unknown key limits_body",
+		"data.dir: x\n":                                                                                               "FILE:1: unknown key data.dir",
+		"database_url: [{password: canary}]\nlimits: {body: 1}":                                                       "FILE:1: database_url: must be a list of plain values",
 	} {
 		_, err := configured(t, text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
@@ -103,6 +114,43 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 	}
 	if _, err := configured(t, ""); err != nil {
 		t.Errorf("an empty file is a fine configuration: %v", err)
+	}
+}
+
+// A built-in engine needs its name alone, and what an entry says goes before it.
+func TestAnEntryOfAnEngineSaysWhatIsDifferent(t *testing.T) {
+	c, err := configured(t, `
+serving:
+  engines:
+    - name: small
+    - name: vllm
+      base_models: [qwen/*]
+      models: {qwen/qwen3-8b: /models/q}
+      env: {HF_HUB_OFFLINE: 1}
+      gpu_types: [h200]
+      start_timeout: 20m
+      memory: 64GiB
+  pool:
+    engine: small
+    output_per_million: 2
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Serving.templates()
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	small, vllm := all.Find("small"), all.Find("vllm")
+	if !small.Serves("tiny/bigram") || small.Command[1] != "train" || small.StartTimeout != 10*time.Minute || small.API != "/v1" {
+		t.Errorf("%+v", small)
+	}
+	if vllm.Command[0] != "vllm" || vllm.Env["HF_HUB_OFFLINE"] != "1" || vllm.Env["VLLM_NO_USAGE_STATS"] != "1" ||
+		vllm.StartTimeout != 20*time.Minute || vllm.Memory != 64<<30 || vllm.Models["qwen/qwen3-8b"] != "/models/q" {
+		t.Errorf("%+v", vllm)
+	}
+	if c.Serving.Pool.Slots != 4 || c.Serving.ColdStart != time.Minute || money.Nano(c.Serving.Pool.Output) != 2*money.Dollar {
+		t.Errorf("%+v", c.Serving)
 	}
 }
 

@@ -89,6 +89,8 @@ func (f *file) walk(node *yaml.Node, prefix string) error {
 var lists = map[string]func(*yaml.Node) error{
 	"providers": func(n *yaml.Node) error { return new(catalog.Providers).Decode(n) },
 	"models":    func(n *yaml.Node) error { return new(catalog.Models).Decode(n) },
+
+	"serving.engines": func(n *yaml.Node) error { return new(Engines).Decode(n) },
 }
 
 // value is the text of a value as its flag takes it, or an error with its line, if that is known.
@@ -171,7 +173,7 @@ func (f *file) locate(err error) error {
 // sections are the keys that hold keys.
 var sections = map[string]bool{
 	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true, "training": true,
-	"training.s3": true,
+	"training.s3": true, "serving": true, "serving.pool": true,
 }
 
 // keys maps every key of a file to its flag.

@@ -11,6 +11,9 @@ import (
 // TrainedPrefix begins the ids of trained models, which are their workspace's alone.
 const TrainedPrefix = "ft/"
 
+// Engines is the provider of own models: engines that the server runs. Each model names its group of them.
+var Engines = &Provider{Name: "engine", Protocol: Engine, Configured: true}
+
 // OwnModels holds the models that are a workspace's alone: trained models (ft/…) and dedicated endpoints (dedicated/…).
 // Engines of the operator serve them. Reading takes no lock.
 type OwnModels struct {

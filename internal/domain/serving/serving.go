@@ -20,6 +20,7 @@ type Spec struct {
 	Model     string // the name that requests call it by
 	GPUType   string
 	GPUCount  int
+	Adapters  int // how many further versions its engine is to hold beside the base model; 0 for none
 	Replicas  int
 }
 
@@ -55,8 +56,10 @@ type Deployment struct {
 
 // A Backend runs engines. It survives a restart of the server: what it ran before, it lists and manages after.
 type Backend interface {
-	// Apply makes what runs what the spec says. It is idempotent, and returns before the replicas are ready. Replicas that
-	// are too many are drained by their caller before.
+	// Apply makes what runs what the spec says. It is idempotent, and returns before the replicas are ready. A replica that
+	// ends by itself is replaced, after a pause that grows with the failures in a row. Replicas that are too many are
+	// drained by their caller before: those that are not ready are ended first, and then those that started last. A spec
+	// that differs in more than its number of replicas replaces all of them.
 	Apply(ctx context.Context, s Spec) error
 	// Remove ends the replicas of a name. It is idempotent. When nothing runs, and what ended is forgotten, the name is not
 	// listed any more.

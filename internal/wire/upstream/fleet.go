@@ -34,7 +34,7 @@ func NewFleet(c *live.Catalog, protocols Protocols, before *Fleet) (*Fleet, erro
 			f.senders[name] = before.senders[name]
 			continue
 		}
-		sender, err := protocols.newSender(p)
+		sender, err := protocols.NewSender(p)
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +43,8 @@ func NewFleet(c *live.Catalog, protocols Protocols, before *Fleet) (*Fleet, erro
 	return f, nil
 }
 
-// newSender creates a sender that accepts requests of all our endpoints and speaks the provider's protocol.
-func (protocols Protocols) newSender(p *live.Provider) (sender Sender, err error) {
+// NewSender creates a sender that accepts requests of all our endpoints and speaks the provider's protocol.
+func (protocols Protocols) NewSender(p *live.Provider) (sender Sender, err error) {
 	dialect, hasDialect := protocols.Dialects[p.Protocol]
 	factory, hasFactory := protocols.Factories[p.Protocol]
 	switch {
@@ -54,7 +54,7 @@ func (protocols Protocols) newSender(p *live.Provider) (sender Sender, err error
 		if sender, err = newDirect(p, protocols.Guarded); err == nil {
 			sender = NewTranslator(dialect, sender, func(*Request) bool { return true })
 		}
-	case p.Protocol == live.OpenAI:
+	case p.Protocol == live.OpenAI, p.Protocol == live.Engine:
 		sender, err = newDirect(p, protocols.Guarded)
 	default:
 		err = fmt.Errorf("provider %s: nothing speaks %s", p.Name, p.Protocol)

@@ -29,7 +29,7 @@ type templateKey struct {
 }
 
 // newDirect returns a sender that speaks the provider's own wire format over the transport that the provider's entry
-// names. The default is net/http1; behind a proxy set in the environment it is net/http.
+// names. The default is net/http1; behind a proxy set in the environment it is net/http. Engines are never behind one.
 func newDirect(p *live.Provider, guarded http.RoundTripper) (Sender, error) {
 	fallback, err := newNetHTTPSender(p, guarded)
 	if err != nil || p.Transport == live.Standard {
@@ -39,7 +39,7 @@ func newDirect(p *live.Provider, guarded http.RoundTripper) (Sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: base_url: %w", p.Name, err)
 	}
-	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); err != nil || proxy != nil {
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); p.Protocol != live.Engine && (err != nil || proxy != nil) {
 		return fallback, err
 	}
 	client, err := http1.New(base, http1.Config{

@@ -1,0 +1,195 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/domain/catalog"
+	"sovereign/internal/domain/serving"
+)
+
+// Serving is how models are served by engines of the operator's own.
+type Serving struct {
+	Backend   string        `default:"process" help:"Where engines run: process for this machine, or kubernetes."`
+	ColdStart time.Duration `default:"60s" help:"How long a request waits for an engine to start. After it, the request is refused with 503."`
+	GPUs      []string      `name:"gpus" placeholder:"INDEX" help:"GPUs of this machine that engines may use, such as 0,1; by default all that it has."`
+	Engines   Engines       `placeholder:"YAML" help:"Programs that serve models by OpenAI's API: a list of {name, base_models, models, command, health, adapters, env, image, gpu_types, start_timeout, memory}. The names small, llama and vllm are built in, and need only what is different. Without one, nothing can be served."`
+	Pool      Pool          `embed:"" prefix:"pool-"`
+}
+
+// Pool is the engine that serves trained models (ft/…) of all workspaces.
+type Pool struct {
+	Engine  string  `placeholder:"NAME" help:"The engine that serves trained models, of serving.engines; empty to serve none."`
+	Slots   int     `default:"4" help:"How many trained models one engine holds at once. The least recently used one makes room."`
+	GPUType string  `name:"gpu-type" placeholder:"NAME" help:"Type of the GPUs of the pool; by default the first of its engine."`
+	Input   Dollars `name:"input-per-million" default:"0.10" help:"What a million input tokens of a trained model cost, in dollars."`
+	Output  Dollars `name:"output-per-million" default:"0.40" help:"What a million output tokens of a trained model cost, in dollars."`
+}
+
+// Engines is the configuration's list of engines.
+type Engines []engineEntry
+
+// An engineEntry is one engine, as the file has it: a built-in one with what is different.
+type engineEntry struct {
+	Line         int               `yaml:"_line"`
+	Name         string            `yaml:"name"`
+	BaseModels   []string          `yaml:"base_models"`
+	Models       map[string]string `yaml:"models"`
+	Command      []string          `yaml:"command"`
+	AdapterArgs  []string          `yaml:"adapter_args"`
+	VersionArgs  []string          `yaml:"version_args"`
+	Env          map[string]string `yaml:"env"`
+	Health       string            `yaml:"health"`
+	API          string            `yaml:"api"`
+	Adapters     string            `yaml:"adapters"`
+	Image        string            `yaml:"image"`
+	GPUTypes     []string          `yaml:"gpu_types"`
+	StartTimeout time.Duration     `yaml:"start_timeout"`
+	Memory       string            `yaml:"memory"`
+}
+
+// engineKeys are the keys of an entry.
+var engineKeys = func() map[string]bool {
+	all := map[string]bool{}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[engineEntry]()) {
+		all[field.Tag.Get("yaml")] = true
+	}
+	return all
+}()
+
+// Decode reads the list from a file.
+func (e *Engines) Decode(node *yaml.Node) error {
+	if node.Kind == yaml.DocumentNode && len(node.Content) == 1 {
+		node = node.Content[0]
+	}
+	if node.Kind != yaml.SequenceNode {
+		return &catalog.ErrLine{Line: node.Line, Err: errors.New("must be a list")}
+	}
+	*e = nil
+	for _, n := range node.Content {
+		if n.Kind != yaml.MappingNode {
+			return &catalog.ErrLine{Line: n.Line, Err: errors.New("must be a mapping of keys to values")}
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := n.Content[i]; !engineKeys[key.Value] {
+				return &catalog.ErrLine{Line: key.Line, Err: fmt.Errorf("unknown key %s", key.Value)}
+			}
+		}
+		one := engineEntry{Line: n.Line}
+		if err := n.Decode(&one); err != nil {
+			return &catalog.ErrLine{Line: n.Line, Err: errors.New(strings.TrimPrefix(oneLine(err), "yaml: "))}
+		}
+		*e = append(*e, one)
+	}
+	return nil
+}
+
+// UnmarshalText reads the list from a flag or the environment, as YAML or JSON.
+func (e *Engines) UnmarshalText(text []byte) error {
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if node.Kind == 0 {
+		return nil
+	}
+	return e.Decode(&node)
+}
+
+// template returns the engine of an entry.
+func (e *engineEntry) template() (serving.Engine, error) {
+	t := serving.Template(e.Name)
+	for _, list := range []struct{ to, from *[]string }{
+		{&t.BaseModels, &e.BaseModels}, {&t.Command, &e.Command}, {&t.AdapterArgs, &e.AdapterArgs},
+		{&t.VersionArgs, &e.VersionArgs}, {&t.GPUTypes, &e.GPUTypes},
+	} {
+		if *list.from != nil {
+			*list.to = *list.from
+		}
+	}
+	env := maps.Clone(t.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, e.Env)
+	t.Env, t.Models = env, e.Models
+	t.Health, t.API = cmp.Or(e.Health, t.Health), cmp.Or(e.API, t.API)
+	t.Adapters, t.Image = cmp.Or(e.Adapters, t.Adapters), cmp.Or(e.Image, t.Image)
+	t.StartTimeout = cmp.Or(e.StartTimeout, t.StartTimeout)
+	if e.Memory != "" {
+		var memory Bytes
+		if err := memory.UnmarshalText([]byte(e.Memory)); err != nil {
+			return t, fmt.Errorf("engine %q: memory: %w", e.Name, err)
+		}
+		t.Memory = int64(memory)
+	}
+	return t, nil
+}
+
+// templates returns the engines.
+func (s *Serving) templates() (serving.Engines, error) {
+	var all serving.Engines
+	for i := range s.Engines {
+		one, err := s.Engines[i].template()
+		if err != nil {
+			return nil, &catalog.ErrLine{Line: s.Engines[i].Line, Err: err}
+		}
+		all = append(all, one)
+	}
+	if at, err := all.Check(); err != nil {
+		return nil, &catalog.ErrLine{Line: s.Engines[at].Line, Err: err}
+	}
+	return all, nil
+}
+
+// check checks what can be wrong with serving.
+func (s *Serving) check() error {
+	all, err := s.templates()
+	if err != nil {
+		return err
+	}
+	p := &s.Pool
+	switch {
+	case s.Backend != "process" && s.Backend != "kubernetes":
+		return bad("serving.backend", "%q is neither process nor kubernetes", s.Backend)
+	case s.ColdStart <= 0 || s.ColdStart > 10*time.Minute:
+		return bad("serving.cold_start", "must be above 0, and at most 10m")
+	case p.Slots < 1 || p.Slots > 1000:
+		return bad("serving.pool.slots", "must be 1 to 1000")
+	case money.Nano(p.Input)%1e6 != 0 || money.Nano(p.Output)%1e6 != 0:
+		return bad("serving.pool", "input_per_million and output_per_million have at most 3 decimals")
+	case p.Engine == "":
+		return nil
+	}
+	engine := all.Find(p.Engine)
+	switch {
+	case engine == nil:
+		return bad("serving.pool.engine", "%q is none of serving.engines", p.Engine)
+	case engine.Adapters != serving.AdaptersLoad:
+		return bad("serving.pool.engine", "%q loads no adapters (adapters: load), which the pool needs", p.Engine)
+	case p.GPUType != "" && !slices.Contains(engine.GPUTypes, p.GPUType):
+		return bad("serving.pool.gpu_type", "%q is none of the engine's gpu_types", p.GPUType)
+	}
+	return nil
+}
+
+// equal reports whether two configurations are the same, but for the lines that they stood on.
+func (s *Serving) equal(other *Serving) bool {
+	a, b := *s, *other
+	a.Engines, b.Engines = slices.Clone(a.Engines), slices.Clone(b.Engines)
+	for _, list := range []Engines{a.Engines, b.Engines} {
+		for i := range list {
+			list[i].Line = 0
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
