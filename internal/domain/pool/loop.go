@@ -72,7 +72,7 @@ func (p *Pool) reconcile(ctx context.Context) error {
 			continue
 		}
 		if u := units[d.Spec.Name]; u == nil {
-			all = append(all, p.forget(ctx, d), p.Backend.Remove(ctx, d.Spec.Name))
+			all = append(all, p.Backend.Remove(ctx, d.Spec.Name), p.forget(ctx, d))
 		} else {
 			runs[d.Spec.Name] = d
 			all = append(all, p.observe(ctx, u, d))
@@ -142,7 +142,7 @@ func (p *Pool) observe(ctx context.Context, u *unit, d *serving.Deployment) erro
 	if len(ready) > 0 && u.idle(now, p.Idle) {
 		u.group.Set(nil) // what comes now waits, and wakes it again
 		if u.group.Use().Outstanding == 0 {
-			return errors.Join(p.forget(ctx, d), p.stop(ctx, u))
+			return errors.Join(p.stop(ctx, u), p.forget(ctx, d))
 		}
 	}
 	u.set(ready, alive)
@@ -155,7 +155,7 @@ func (p *Pool) observe(ctx context.Context, u *unit, d *serving.Deployment) erro
 		u.failed = now
 		u.group.Fail(fmt.Errorf("%s", reason))
 		p.Log.Error("an engine of the pool does not start", "base_model", u.base, "reason", reason)
-		return errors.Join(p.forget(ctx, d), p.stop(ctx, u))
+		return errors.Join(p.stop(ctx, u), p.forget(ctx, d))
 	case d.Problem != "" && !starting:
 		u.group.Fail(errors.New(d.Problem))
 	}
