@@ -95,7 +95,7 @@ func (p *Pool) publish(ws tenant.ID, all []*version) {
 // model returns a model of a unit: a version, or the base model by its id.
 func (p *Pool) model(id, upstream string, of *unit, v *version) *live.Model {
 	return &live.Model{
-		ID: id, Provider: live.Engines, Upstream: upstream, Engines: of.name, Kind: live.Chat,
+		ID: id, Provider: live.Engines, Upstream: upstream, Version: upstream, Engines: of.name, Kind: live.Chat,
 		ContextWindow: p.Context, MaxOutput: p.Context, Price: p.Price, Created: v.CreatedAt,
 	}
 }
