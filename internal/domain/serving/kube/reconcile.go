@@ -154,7 +154,7 @@ func (b *Backend) reconcile(ctx context.Context, name string, st *state) (again 
 			return time.Time{}, nil
 		}
 		// Pods without the root are what is left of a name: they end.
-		w = want{s, !hasRoot || top.Meta.Annotations[removedNote] != ""}
+		w = want{s, !hasRoot || top.Meta.Annotations[removedNote] == "true"}
 	}
 	lives := b.lives(name)
 	b.readLogs(ctx, lives)
