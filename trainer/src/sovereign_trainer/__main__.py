@@ -1,4 +1,4 @@
-"""`python -m sovereign_trainer work --url URL --token-file FILE`"""
+"""`python -m sovereign_trainer work --url URL --token-file FILE`, and `serve`"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import pathlib
 import sys
 
+from . import serve
 from .client import Client
 from .display import Display
 from .engine import ENGINES
@@ -28,12 +29,15 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--once", action="store_true", help="end after one run; the exit code is 1 if it did not succeed")
     work.add_argument("--run", default="", metavar="ID", help="train this run alone; with --attempt")
     work.add_argument("--attempt", type=int, default=0, metavar="N", help="the attempt that this worker was started for")
+    serve.options(commands)
     return found
 
 
 def main() -> int:
     """Run a command."""
     options = parser().parse_args()
+    if options.command == "serve":
+        return serve.run(options)
     display = Display()
     try:
         token = pathlib.Path(options.token_file).read_text(encoding="utf-8").strip()

@@ -44,6 +44,9 @@ func (b *Backend) loop(ctx context.Context) {
 			b.markAll()
 		case <-tick.C:
 		}
+		if b.config.Serving != nil && b.config.Serving() != nil {
+			continue
+		}
 		for _, name := range b.due() {
 			b.pass(ctx, name)
 		}
