@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/notify"
+	"sovereign/internal/domain/serving"
 	"sovereign/internal/domain/serving/kube"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/live"
@@ -36,6 +37,10 @@ type instance struct {
 	trainer   *kube.Trainer      // starts them in a cluster; nil for none
 	bucket    *artifact.S3Config // nil to keep artifacts in the data folder
 	artifacts *artifact.Store
+
+	templates serving.Engines
+	engines   serving.Backend  // nil without a configured engine
+	folders   *serving.Folders // the files of versions that engines serve
 
 	storage storage
 	models  models
@@ -70,6 +75,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	if i.trainer, err = c.Kubernetes.trainer(needs, i.gate, log); err != nil {
 		return nil, err
 	}
+	if i.templates, err = c.Serving.templates(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			i.takeBack()
@@ -91,6 +99,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	i.plane.metrics.MustRegister(i.gauges()...)
 	i.dash.open(c)
 	if err := i.openArtifacts(); err != nil {
+		return i, err
+	}
+	if err := i.openEngines(c); err != nil {
 		return i, err
 	}
 	if err := i.domains.open(ctx, i); err != nil {
@@ -125,6 +136,9 @@ func (i *instance) takeBack() {
 // close stops the background work and closes everything. What is not open is passed over.
 func (i *instance) close() {
 	i.background.stopAll()
+	if i.engines != nil {
+		i.engines.Close()
+	}
 	i.models.guard.Close()
 	i.plane.close()
 	i.state.close()

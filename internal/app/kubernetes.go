@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -131,8 +132,12 @@ func (k *Kubernetes) check() error {
 func (k *Kubernetes) equal(other *Kubernetes) bool { return reflect.DeepEqual(k, other) }
 
 // engines returns the backend that runs engines in the cluster. Versions is the folder of trained models.
-func (k *Kubernetes) engines(all serving.Engines, dataDir, versions string, log *slog.Logger) (serving.Backend, error) {
-	c := kube.Config{Engines: all, GatewayNamespace: k.GatewayNamespace, Claim: k.Claim, PullSecrets: k.PullSecrets, Log: log}
+func (k *Kubernetes) engines(
+	all serving.Engines, dataDir, versions string, gate func() error, log *slog.Logger,
+) (serving.Backend, error) {
+	c := kube.Config{
+		Engines: all, GatewayNamespace: k.GatewayNamespace, Claim: k.Claim, PullSecrets: k.PullSecrets, Serving: gate, Log: log,
+	}
 	var err error
 	if c.Cluster, err = k.cluster(); err != nil {
 		return nil, err
@@ -144,12 +149,11 @@ func (k *Kubernetes) engines(all serving.Engines, dataDir, versions string, log 
 		c.GatewayNamespace = c.Cluster.Namespace
 	}
 	if k.Claim != "" {
-		c.ClaimPath, c.Versions = k.ClaimPath, versions
-		if c.ClaimPath == "" {
-			c.ClaimPath = dataDir
-		}
-		if c.ClaimPath, err = filepath.Abs(c.ClaimPath); err != nil {
-			return nil, bad("kubernetes.claim_path", "%w", err)
+		c.ClaimPath, c.Versions = cmp.Or(k.ClaimPath, dataDir), versions
+		for _, path := range []*string{&c.ClaimPath, &c.Versions} {
+			if *path, err = filepath.Abs(*path); err != nil {
+				return nil, bad("kubernetes.claim_path", "%w", err)
+			}
 		}
 	}
 	var types []string

@@ -34,6 +34,7 @@ type Config struct {
 	GPUs      map[string]GPU
 	// PullSecrets are Secrets with credentials for images.
 	PullSecrets []string
+	Serving     func() error // refuses while another server may own the data: nothing is changed then; nil for never
 	Log         *slog.Logger
 
 	// BaseURL returns where the API of a pod is; nil for its own address and port.

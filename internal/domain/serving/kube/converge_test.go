@@ -231,7 +231,7 @@ var edits = map[string][]string{
 	"poddisruptionbudgets": {`{"spec":{"minAvailable":9}}`, `{"spec":{"minAvailable":0}}`},
 	"pods": {
 		`{"metadata":{"labels":{"sovereign/hash":"other"}}}`, `{"metadata":{"labels":{"sovereign/slot":"7"}}}`,
-		`{"metadata":{"annotations":{"sovereign/spec":"{}"}}}`,
+		`{"metadata":{"annotations":{"sovereign/spec":"{}"}}}`, `{"spec":{"containers":[{"name":"engine","image":"other"}]}}`,
 	},
 }
 
@@ -256,7 +256,11 @@ func (f *fixture) disturb(t *testing.T, r *rand.Rand) string {
 	}
 	patches := slices.Concat(edits[""], edits[plural])
 	patch := patches[r.IntN(len(patches))]
-	code, err := f.c.callAs(t.Context(), adminToken, http.MethodPatch, path, "application/merge-patch+json", jsontext.Value(patch), nil)
+	kind := "application/merge-patch+json"
+	if strings.Contains(patch, "containers") { // of which the rest stays
+		kind = "application/strategic-merge-patch+json"
+	}
+	code, err := f.c.callAs(t.Context(), adminToken, http.MethodPatch, path, kind, jsontext.Value(patch), nil)
 	if code >= 300 && code != http.StatusNotFound {
 		return fmt.Sprintf("edit %s by %s: %v", object, patch, err)
 	}
@@ -301,9 +305,10 @@ func (f *fixture) wrong(t *testing.T, b serving.Backend, s serving.Spec) string 
 		case at(found, "metadata", "labels", "sovereign/engine") != s.Name,
 			at(found, "metadata", "labels", "app.kubernetes.io/managed-by") != "sovereign",
 			plural != "configmaps" && at(found, "metadata", "ownerReferences", 0, "uid") != at(root, "metadata", "uid"),
-			plural == "configmaps" && at(found, "metadata", "annotations", "sovereign/removed") != nil,
+			plural == "configmaps" && at(found, "metadata", "annotations", "sovereign/removed") != "false",
 			plural == "pods" && at(found, "metadata", "finalizers", 0) != "sovereign/recorded",
 			plural == "pods" && at(found, "metadata", "annotations", "sovereign/ready-at") == nil,
+			plural == "pods" && at(found, "spec", "containers", 0, "image") != "engines.example/test:1",
 			plural == "services" && at(found, "spec", "selector", "sovereign/engine") != s.Name,
 			plural == "services" && at(found, "spec", "ports", 0, "targetPort") != "api",
 			plural == "networkpolicies" && at(found, "spec", "ingress", 0, "from", 0, "podSelector", "matchLabels", "app.kubernetes.io/name") != "sovereign",
@@ -335,8 +340,7 @@ func TestWhateverIsDeletedOrEditedItConverges(t *testing.T) {
 	defer func() { b.Close() }()
 	s := spec(2)
 	apply(t, b, s)
-	rounds := 20
-	for round := range rounds {
+	for round := range 20 {
 		var done []string
 		for range 1 + r.IntN(5) {
 			switch r.IntN(8) {

@@ -77,9 +77,10 @@ func root(s spec, removed bool) (configMap, error) {
 	if err != nil {
 		return configMap{}, err
 	}
-	meta := kubeapi.Meta{Name: prefix + s.Name, Labels: labelsOf(s.Name)}
-	if removed {
-		meta.Annotations = map[string]string{removedNote: "true"}
+	meta := kubeapi.Meta{
+		Name: prefix + s.Name, Labels: labelsOf(s.Name),
+		// It is set in both cases: what others have added, an apply takes away only where it says something else.
+		Annotations: map[string]string{removedNote: strconv.FormatBool(removed)},
 	}
 	return configMap{kubeapi.ConfigMaps.Type(), meta, map[string]string{"spec": text}}, nil
 }

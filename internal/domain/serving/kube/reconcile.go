@@ -44,6 +44,9 @@ func (b *Backend) loop(ctx context.Context) {
 			b.markAll()
 		case <-tick.C:
 		}
+		if b.config.Serving != nil && b.config.Serving() != nil {
+			continue
+		}
 		for _, name := range b.due() {
 			b.pass(ctx, name)
 		}
@@ -154,7 +157,7 @@ func (b *Backend) reconcile(ctx context.Context, name string, st *state) (again 
 			return time.Time{}, nil
 		}
 		// Pods without the root are what is left of a name: they end.
-		w = want{s, !hasRoot || top.Meta.Annotations[removedNote] != ""}
+		w = want{s, !hasRoot || top.Meta.Annotations[removedNote] == "true"}
 	}
 	lives := b.lives(name)
 	b.readLogs(ctx, lives)
