@@ -1,4 +1,4 @@
-"""`python -m sovereign_trainer work --url URL --token-file FILE`, and `serve`"""
+"""`python -m sovereign_trainer work --url URL --token-file FILE`, `serve` and `llama`"""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import argparse
 import pathlib
 import sys
 
-from . import serve
+from . import llama, serve
 from .client import Client
 from .display import Display
 from .engine import ENGINES
 from .errors import TrainerError
 from .worker import Worker, work_folder
+
+
+COMMANDS = {"serve": serve.run, "llama": llama.run}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,14 +33,15 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--run", default="", metavar="ID", help="train this run alone; with --attempt")
     work.add_argument("--attempt", type=int, default=0, metavar="N", help="the attempt that this worker was started for")
     serve.options(commands)
+    llama.options(commands)
     return found
 
 
 def main() -> int:
     """Run a command."""
     options = parser().parse_args()
-    if options.command == "serve":
-        return serve.run(options)
+    if options.command in COMMANDS:
+        return COMMANDS[options.command](options)
     display = Display()
     try:
         token = pathlib.Path(options.token_file).read_text(encoding="utf-8").strip()
