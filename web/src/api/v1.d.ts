@@ -4533,7 +4533,7 @@ export interface components {
             max_output_tokens: number;
             /** @enum {string} */
             object: "model";
-            /** @description The provider; of an alias the workspace */
+            /** @description The provider; of an alias, a trained model and a dedicated endpoint the workspace */
             owned_by: string;
             price: components["schemas"]["Price"];
             /** @description An offline stand-in: its answers are made up */
@@ -4975,7 +4975,7 @@ export interface components {
             gate_window_hours?: number;
             /** @description 3 to 64 letters, digits, dots, dashes or underscores; not the id of a catalog model */
             name: string;
-            /** @description A catalog model, not a dedicated endpoint */
+            /** @description A catalog model, or a trained model of the workspace; not a dedicated endpoint */
             target_model: string;
         };
         PutEndpoint: {
