@@ -141,6 +141,7 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
+		d.endpoints(i, versions),
 		envtool.Module(tools),
 		grpo.Module(runs, i.gate),
 		raft.Module(rounds),

@@ -171,7 +171,7 @@ func TestWhatRanWhileTheServerWasDownIsBilledOnce(t *testing.T) {
 		h.blind = true // it dies while the server is down, and nobody sees it
 		h.restart()
 		h.pass(time.Minute)
-		h.die(one, false)
+		h.die(one)
 		h.pass(time.Hour)
 		h.live(time.Second)
 		if got, want := h.billed()[one.ID], since(one.ReadyAt, one.listed); got < want-60 || got > want {
@@ -332,4 +332,19 @@ func (h *house) fetched() {
 		h.files.mu.Unlock()
 		runtime.Gosched()
 	}
+}
+
+func TestAnEndpointIsWokenWhileItsLastEngineEnds(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.grace = 30 * time.Second
+		made := h.create(Request{IdleTimeout: 20, MaxReplicas: 2})
+		h.live(33 * time.Second) // it is ready after 10, and idle after 20 more
+		if one := h.lives[0]; !one.Asked || one.end != 0 {
+			t.Fatalf("the engine does not end: %+v", one)
+		}
+		h.wakeUp(made)
+		if len(h.lives) != 2 || h.lives[1].Asked {
+			t.Errorf("%d engines", len(h.lives))
+		}
+	})
 }

@@ -27,9 +27,9 @@ type files struct {
 
 // A fetch is the files of one endpoint's version.
 type fetch struct {
-	folder  string // where they are; empty until then
-	release func() // lets go of them
-	err     error  // why they are not there
+	folder  string     // where they are; empty until then
+	release func()     // lets go of them
+	err     error      // why they are not there
 	again   clock.Time // when to try it again
 	runs    bool
 }
