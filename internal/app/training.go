@@ -120,6 +120,7 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Offers: i.offers, Log: i.log,
 	})
 	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
+	versions.Publish(i.state.feed)
 	jobs := finetune.NewStore(finetune.Config{
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Artifacts: i.artifacts, Datasets: sets,
 		Rewards: scored{d.rewards}, Release: version(),
@@ -127,25 +128,26 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 	tools := envtool.NewStore(i.storage.db, i.storage.vault, i.models.guard)
 	runs := grpo.NewStore(grpo.Config{
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Rewards: d.rewards, Tools: tools,
-		Artifacts: i.artifacts, Datasets: sets, Release: version(), Log: i.log,
+		Artifacts: i.artifacts, Datasets: sets, Release: version(), Log: i.log, Evaluation: d.evaluation(i),
 	})
 	rounds := raft.NewStore(raft.Config{
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Jobs: jobs, Versions: versions, Rewards: d.rewards,
 		Artifacts: i.artifacts, Datasets: sets,
 	})
-	var workers []module.Module
-	if i.trainer != nil {
-		workers = append(workers, trainerModule(i.trainer))
-	}
-	return append(workers,
+	all := []module.Module{
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
+		d.adoptions(i, versions),
 		d.endpoints(i, versions),
 		envtool.Module(tools),
 		grpo.Module(runs, i.gate),
 		raft.Module(rounds),
-	)
+	}
+	if i.trainer != nil {
+		all = append(all, trainerModule(i.trainer))
+	}
+	return append(all, d.pool(i)...)
 }
 
 // scored writes what reward sessions scored as examples for training.

@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judging"
+	"sovereign/internal/domain/train"
 	"sovereign/internal/store/db"
 )
 
@@ -85,7 +86,7 @@ func (s *Store) compare(ctx context.Context, c *due) error {
 	if c.Version == "" {
 		return s.note(ctx, c, gateRefused, "the model version was deleted", 0)
 	}
-	for _, model := range []string{c.BaseModel, c.Version} {
+	for _, model := range []string{train.BaseName(c.BaseModel), c.Version} {
 		if err := s.Evaluation.Serves(c.WorkspaceID, model); err != nil {
 			return s.note(ctx, c, "", "it waits for an engine: "+fault.From(err).Message, unservedPause)
 		}
@@ -148,7 +149,7 @@ func (s *Store) asked(ctx context.Context, c *due) (*eval.NewEval, error) {
 	}
 	seed := *in.Seed
 	return &eval.NewEval{
-		Name: "Candidate of " + c.RunID, CriterionID: in.CriterionID, BaselineModel: c.BaseModel, Seed: &seed,
+		Name: "Candidate of " + c.RunID, CriterionID: in.CriterionID, BaselineModel: train.BaseName(c.BaseModel), Seed: &seed,
 		CandidateModels: []string{c.Version}, DatasetID: set.ID, SampleCount: int(min(set.Rows, mostCases)),
 		Spending: judging.Spending{MaxCostUSD: &left},
 	}, nil

@@ -95,12 +95,12 @@ func TestACandidateGetsItsEvalWhenItCanBeServed(t *testing.T) {
 		if c := f.evaluated(e); c.EvalID != nil || c.GateReason == nil || !strings.Contains(*c.GateReason, "waits for an engine") {
 			t.Errorf("without an engine: %+v", c)
 		}
-		e.served = []string{"tiny/bigram", "ft/"}
+		e.served = []string{"ft/"}
 		if c := f.evaluated(e); c.EvalID == nil || c.Gate != nil || c.GateReason != nil || len(e.asked) != 1 {
 			t.Fatalf("with an engine: %+v, %d evals", c, len(e.asked))
 		}
 		n := e.asked[0]
-		if n.BaselineModel != "tiny/bigram" || !strings.HasPrefix(n.CandidateModels[0], "ft/bigram-") || n.CriterionID != f.judge.ID ||
+		if n.BaselineModel != "ft/base/tiny/bigram" || !strings.HasPrefix(n.CandidateModels[0], "ft/bigram-") || n.CriterionID != f.judge.ID ||
 			n.DatasetID != "ds_1" || *n.MaxCostUSD != 10*money.Dollar-run.Spent || n.Parameters != nil {
 			t.Errorf("%+v", n)
 		}

@@ -231,8 +231,12 @@ type remote struct {
 	base string // of its API
 }
 
-// adapters is the client of engines. The control plane says where they are.
-var adapters = &http.Client{Timeout: loadTimeout}
+// adapters is the client of engines. The backend says where they are, so that no proxy and no redirect leads elsewhere.
+var adapters = &http.Client{
+	Transport:     &http.Transport{},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Timeout:       loadTimeout,
+}
 
 // clear implements loader.
 func (r *remote) clear(ctx context.Context) error {
