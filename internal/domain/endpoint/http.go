@@ -16,6 +16,8 @@ func (h *handler) routes() []api.Route {
 			"Serve a model on engines of its own. What an hour with all replicas costs is set aside from the wallet",
 			api.Creates, api.Flat, api.Spends),
 		api.Get("/dedicated-endpoints", api.Reader, h.list, "List dedicated endpoints, the newest first", api.Flat),
+		api.Get("/dedicated-endpoints/engines", api.Reader, h.offers,
+			"List what dedicated endpoints can be made of: engines, what they serve, and what an hour of a GPU costs", api.Flat),
 		api.Get("/dedicated-endpoints/{id}", api.Reader, h.get, "Read a dedicated endpoint", api.Flat),
 		api.Post("/dedicated-endpoints/{id}/start", api.Admin, h.start,
 			"Start an endpoint that has stopped or failed, at the present price", api.Flat, api.Spends),

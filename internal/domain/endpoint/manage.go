@@ -41,6 +41,7 @@ type Config struct {
 	Own      *live.OwnModels
 	Registry *engines.Registry
 	Backend  serving.Backend // nil on a server that runs no engines
+	Engines  serving.Engines // of the server, for people who choose one
 	// Choose returns the engine that serves a base model, and the GPU type when none was asked for.
 	Choose func(baseModel, gpuType string) (engine, gpu string, err error)
 	// Folder returns where the files of a model version are, and fetches them if they are not there.
