@@ -86,8 +86,8 @@ func (d *domains) list(i *instance) []module.Module {
 	d.aliases = aliases
 	all := []module.Module{
 		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
-		catalog.Module(i.models.catalog, s.keys, s.aliases),
-		alias.Module(alias.Deps{DB: on.db, Store: aliases, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
+		catalog.Module(i.callable, s.aliases),
+		alias.Module(alias.Deps{DB: on.db, Store: aliases, Aliases: s.aliases, Models: i.callable}),
 		providerkey.Module(providerkey.Deps{
 			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys,
 			Find: d.find, Log: i.log,

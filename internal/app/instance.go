@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/notify"
 	"sovereign/internal/domain/train"
+	"sovereign/internal/live"
 	"sovereign/internal/net/netguard"
 	"sovereign/internal/store/artifact"
 )
@@ -89,6 +90,11 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	}
 	i.apply(c)
 	return i, i.routers.open(i, tracer)
+}
+
+// callable returns the models in force.
+func (i *instance) callable() live.Models {
+	return live.Models{Catalog: i.models.catalog(), Own: i.state.own, Keys: i.state.keys}
 }
 
 // apply puts limits in force that may change while running.

@@ -91,9 +91,9 @@ func callable(s *evalendpoint.Store, c *evalendpoint.Client) *eval.Endpoints {
 // chatModels are the models that a workspace can judge with.
 type chatModels struct{ i *instance }
 
-// Chats refuses a model that is not a chat model of the catalog which the workspace may call.
+// Chats refuses a model that is not a chat model which the workspace may call.
 func (c chatModels) Chats(ws tenant.ID, field, model string) error {
-	m, err := c.i.models.catalog().Serves(model, c.i.state.keys.Of(ws))
+	m, err := c.i.callable().Find(ws, model)
 	switch {
 	case err != nil:
 		return fault.Invalid(field, "cannot be called: "+fault.From(err).Message)
@@ -103,12 +103,12 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 	return nil
 }
 
-// Upstream identifies what a catalog id stands for: a model at the address of its provider. An id that is not in the
-// catalog stands for itself.
-func (c chatModels) Upstream(model string) string {
-	m, err := c.i.models.catalog().Find(model)
+// Upstream identifies what a workspace's id of a model stands for: a model at the address of its provider, or the version
+// that an engine serves. An id that is no model stands for itself.
+func (c chatModels) Upstream(ws tenant.ID, model string) string {
+	m, err := c.i.callable().Find(ws, model)
 	if err != nil {
 		return model
 	}
-	return m.Provider.BaseURL + " " + m.Upstream
+	return m.Identity()
 }

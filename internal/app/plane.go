@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/net/poller"
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/engines"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/gateway"
 	"sovereign/internal/plane/till"
@@ -35,6 +36,7 @@ type plane struct {
 	cache   *cache.Cache
 	breaker *breaker.Breaker
 	till    *till.Till
+	engines *engines.Registry // that serve own models
 	gateway *gateway.Gateway
 }
 
@@ -46,10 +48,11 @@ func (p *plane) open(c *Config, m *models, s *state, log *slog.Logger) {
 	p.breaker = breaker.New(breaker.Settings{})
 	p.metrics = prometheus.NewRegistry()
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.engines = engines.NewRegistry()
 	metrics := gateway.NewMetrics(p.metrics)
 	p.till = till.New(s.funds, s.journal, log, metrics.Excess, metrics.Overage)
 	p.gateway = gateway.New(gateway.Config{
-		Fleet: m.fleet.Load, Aliases: s.aliases, Keys: s.keys, Workspaces: s.settings, Till: p.till, Meter: s.meter,
+		Fleet: m.fleet.Load, Aliases: s.aliases, Own: s.own, Engines: p.engines, Keys: s.keys, Workspaces: s.settings, Till: p.till, Meter: s.meter,
 		Bounds: p.bounds, Log: log,
 		Count: tokenizer.Count, Metrics: metrics, Random: rand.Float64, Cache: p.cache, Breaker: p.breaker, Recorder: s.recorder,
 		Poller: poller.New(runtime.GOMAXPROCS(0)),

@@ -27,6 +27,7 @@ type state struct {
 
 	directory *live.Directory
 	aliases   *live.Aliases
+	own       *live.OwnModels // the workspaces' own models
 	settings  *live.AllSettings
 	limits    *live.AllLimits
 	meter     *meter.Meter  // counts what is used against the limits
@@ -46,6 +47,7 @@ type state struct {
 func (s *state) open(ctx context.Context, on *storage, budget int64) error {
 	s.log = on.log
 	s.directory, s.aliases = live.NewDirectory(), live.NewAliases()
+	s.own = live.NewOwnModels()
 	s.settings, s.keys = live.NewSettings(), live.NewKeyring()
 	s.limits = live.NewLimits()
 	s.meter = meter.New(s.limits)

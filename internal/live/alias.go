@@ -1,10 +1,6 @@
 package live
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
 )
@@ -85,50 +81,11 @@ type AliasName struct {
 }
 
 // Aliases holds the aliases of all workspaces. Reading takes no lock.
-type Aliases struct {
-	all table[tenant.ID, map[string]*Alias]
-}
+type Aliases struct{ names[*Alias] }
 
 // NewAliases returns an empty set of aliases.
 func NewAliases() *Aliases {
-	a := &Aliases{all: newTable[tenant.ID, map[string]*Alias]()}
-	a.Replace(nil)
-	return a
-}
-
-// Find returns a workspace's alias of that name.
-func (a *Aliases) Find(ws tenant.ID, name string) (*Alias, bool) {
-	own, _ := a.all.get(ws)
-	alias, ok := own[name]
-	return alias, ok
-}
-
-// Of returns a workspace's aliases, sorted by name.
-func (a *Aliases) Of(ws tenant.ID) []*Alias {
-	own, _ := a.all.get(ws)
-	return slices.SortedFunc(maps.Values(own), func(x, y *Alias) int { return cmp.Compare(x.Name, y.Name) })
-}
-
-// Put adds or replaces an alias.
-func (a *Aliases) Put(ws tenant.ID, alias *Alias) {
-	a.change(ws, func(own map[string]*Alias) { own[alias.Name] = alias })
-}
-
-// Drop removes an alias.
-func (a *Aliases) Drop(ws tenant.ID, name string) {
-	a.change(ws, func(own map[string]*Alias) { delete(own, name) })
-}
-
-// change edits a copy of a workspace's aliases, and puts it in their place.
-func (a *Aliases) change(ws tenant.ID, edit func(map[string]*Alias)) {
-	a.all.update(ws, func(own map[string]*Alias) (map[string]*Alias, bool) {
-		next := maps.Clone(own)
-		if next == nil {
-			next = map[string]*Alias{}
-		}
-		edit(next)
-		return next, len(next) > 0
-	})
+	return &Aliases{newNames(func(a *Alias) string { return a.Name })}
 }
 
 // Replace replaces all aliases.

@@ -56,6 +56,9 @@ const (
 	Standard Transport = "standard" // net/http, with HTTP/2 and proxies
 )
 
+// SpeaksOpenAI reports whether the provider's protocol is OpenAI's.
+func (p *Provider) SpeaksOpenAI() bool { return p.Protocol == OpenAI || p.Protocol == Engine }
+
 // Keyless reports whether the operator has configured the provider without a key.
 func (p *Provider) Keyless() bool { return p.Configured && p.APIKey.Empty() }
 
@@ -77,6 +80,7 @@ type Model struct {
 	Provider      *Provider
 	Upstream      string // its name at the provider
 	Engines       string // of an own model: the group of engines that serves it; empty for a model of the catalog
+	Version       string // of an own model: the id of its model version, or the name of its base model
 	Kind          Kind
 	ContextWindow int64
 	MaxOutput     int64
@@ -86,12 +90,20 @@ type Model struct {
 	Behaviour     *Behaviour
 }
 
+// Identity identifies what the model's id stands for: two with the same identity are the same model.
+func (m *Model) Identity() string {
+	if m.Version != "" {
+		return m.Provider.Name + " " + m.Version
+	}
+	return m.Provider.BaseURL + " " + m.Upstream
+}
+
 // A Catalog lists the models that can be called. It is immutable: a change replaces it.
 type Catalog struct {
 	models    map[string]*Model
 	providers map[string]*Provider
 	sorted    []*Model
-	hasFree   bool
+	hasFree   bool // a model of a configured provider costs nothing
 }
 
 // NewCatalog returns a catalog of models and providers. A provider may have no model.
@@ -114,28 +126,30 @@ func NewCatalog(providers []*Provider, models []*Model) *Catalog {
 // Models returns all models, sorted by id.
 func (c *Catalog) Models() []*Model { return c.sorted }
 
-// HasFree reports whether a model of a configured provider costs nothing.
-func (c *Catalog) HasFree() bool { return c.hasFree }
-
 // Providers returns all providers by name.
 func (c *Catalog) Providers() map[string]*Provider { return c.providers }
 
 // Has reports whether id is a model.
 func (c *Catalog) Has(id string) bool { return c.models[id] != nil }
 
-// The prefixes of names that are never a provider's.
-const (
-	DedicatedPrefix = "dedicated/" // of dedicated endpoints
-	EndpointPrefix  = "endpoint/"  // of eval endpoints: they answer in evals, and no request reaches them
-)
+// EndpointPrefix begins the names of eval endpoints: they answer in evals, and no request reaches them. It is never a
+// provider's, like the prefixes of own models.
+const EndpointPrefix = "endpoint/"
 
-// Find returns the model of that id, or an error that says what does not exist: the endpoint, the provider or the model.
+// Reserved returns the prefix of an id that no provider and no model of the catalog has, or "".
+func Reserved(id string) string {
+	for _, prefix := range [...]string{DedicatedPrefix, TrainedPrefix, EndpointPrefix} {
+		if strings.HasPrefix(id, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// Find returns the model of that id, or an error that says what does not exist: the provider or the model.
 func (c *Catalog) Find(id string) (*Model, error) {
 	if m := c.models[id]; m != nil {
 		return m, nil
-	}
-	if strings.HasPrefix(id, DedicatedPrefix) {
-		return nil, fault.DedicatedNotFound.New("no dedicated endpoint has that routing key in this workspace")
 	}
 	if strings.HasPrefix(id, EndpointPrefix) {
 		return nil, fault.ModelNotFound.New("the model %q does not exist here: eval endpoints answer in evals alone", id)
@@ -162,19 +176,4 @@ func (c *Catalog) meant(id string) (found *Model) {
 		}
 	}
 	return found
-}
-
-// Serves is Find for a workspace. A provider that the operator has not configured serves only workspaces with an own key;
-// own reports whether the workspace has one.
-func (c *Catalog) Serves(id string, own func(provider string) bool) (*Model, error) {
-	m, err := c.Find(id)
-	prefix, _, _ := strings.Cut(id, "/")
-	p := c.providers[prefix]
-	if m != nil {
-		p = m.Provider
-	}
-	if p != nil && !p.Configured && !own(p.Name) {
-		return nil, fault.UnknownProvider.New("no key for the provider %q is configured, and the workspace has none of its own", p.Name)
-	}
-	return m, err
 }

@@ -3,6 +3,7 @@ package live
 import (
 	"hash/maphash"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -95,6 +96,13 @@ func (t *table[K, V]) replace(all map[K]V) {
 		s.live.Store(&parts[i])
 		s.mu.Unlock()
 	}
+}
+
+func (t *table[K, V]) keys() (all []K) {
+	for i := range t.shards {
+		all = slices.AppendSeq(all, maps.Keys(*t.shards[i].live.Load()))
+	}
+	return all
 }
 
 func (t *table[K, V]) len() int {

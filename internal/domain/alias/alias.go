@@ -12,10 +12,12 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 )
 
-// An Alias routes a name to a model. It never shadows the catalog, and it names catalog models only, never an alias.
+// An Alias routes a name to a model. It never shadows the catalog. It names models of the catalog and trained models of
+// its workspace, never a dedicated endpoint or an alias.
 type Alias struct {
 	Object         string     `json:"object" enum:"alias"`
 	Name           string     `json:"name"`
@@ -45,12 +47,12 @@ const (
 )
 
 // Check reports a rule that a breaks, naming the field. A fallback may be the target or the canary: whichever was
-// chosen, the other can stand in for it. own tells at which providers the workspace has a key of its own.
-func (a Alias) Check(catalog *live.Catalog, own func(provider string) bool) error {
+// chosen, the other can stand in for it. The models are those that the workspace can call.
+func (a Alias) Check(models live.Models, ws tenant.ID) error {
 	switch {
 	case !wellFormed.MatchString(a.Name):
 		return fault.Invalid("name", "must be 3 to 64 letters, digits, dots, dashes or underscores")
-	case catalog.Has(a.Name):
+	case models.Has(ws, a.Name):
 		return fault.Invalid("name", "is the id of a catalog model")
 	case utf8.RuneCountInString(a.Description) > maxDescription:
 		return fault.Invalid("description", "must be at most 500 characters")
@@ -65,12 +67,12 @@ func (a Alias) Check(catalog *live.Catalog, own func(provider string) bool) erro
 	case len(a.FallbackModels) > maxFallbacks:
 		return fault.Invalid("fallback_models", "must be at most 8 models")
 	}
-	return a.checkModels(catalog, own)
+	return a.checkModels(models, ws)
 }
 
 // checkModels holds every model of a to the same rules, the target first: the others must be of its kind, because
 // any of them may answer the same request.
-func (a Alias) checkModels(catalog *live.Catalog, own func(string) bool) error {
+func (a Alias) checkModels(models live.Models, ws tenant.ID) error {
 	type use struct{ field, id string }
 	uses := []use{{"target_model", a.TargetModel}}
 	if a.CanaryModel != "" {
@@ -85,10 +87,10 @@ func (a Alias) checkModels(catalog *live.Catalog, own func(string) bool) error {
 	}
 	var kind live.Kind
 	for _, u := range uses {
-		if strings.HasPrefix(u.id, live.DedicatedPrefix) {
+		if live.IsDedicated(u.id) {
 			return fault.Invalid(u.field, "must not be a dedicated endpoint")
 		}
-		model, err := catalog.Serves(u.id, own)
+		model, err := models.Find(ws, u.id)
 		if err != nil {
 			return fault.Invalid(u.field, "cannot be called: "+err.Error())
 		}

@@ -13,14 +13,23 @@ import (
 	"sovereign/internal/live"
 )
 
-// catalog has models of two kinds, one whose id could be an alias's name, and one whose id says that it is dedicated.
+// models are the catalog's, and own ones of a workspace: a trained model, and a dedicated endpoint.
+func models() live.Models {
+	own := live.NewOwnModels()
+	for _, id := range []string{"ft/mine", "dedicated/x"} {
+		own.Put("ws_1", &live.Model{ID: id, Provider: live.Engines, Kind: live.Chat})
+	}
+	return live.Models{Catalog: catalog, Own: own, Keys: live.NewKeyring()}
+}
+
+// catalog has models of two kinds, and one whose id could be an alias's name.
 var catalog = func() *live.Catalog {
 	sim := &live.Provider{Name: "sim", Protocol: live.Sim, Configured: true}
 	var models []*live.Model
 	for id, kind := range map[string]live.Kind{
 		"sim/chat": live.Chat, "sim/chat-large": live.Chat, "sim/c": live.Chat, "sim/d": live.Chat, "sim/e": live.Chat,
 		"sim/f": live.Chat, "sim/g": live.Chat, "sim/h": live.Chat, "sim/i": live.Chat,
-		"sim/embedding": live.Embedding, "sim/embedding-large": live.Embedding, "plain-model": live.Chat, "dedicated/x": live.Chat,
+		"sim/embedding": live.Embedding, "sim/embedding-large": live.Embedding, "plain-model": live.Chat,
 	} {
 		models = append(models, &live.Model{ID: id, Provider: sim, Kind: kind})
 	}
@@ -59,6 +68,7 @@ func TestABrokenRuleIsRefusedByItsField(t *testing.T) {
 		"an eval endpoint to fall to": {func(a *alias.Alias) { a.FallbackModels = alias.Models{"endpoint/ep_1"} }, "fallback_models[0]"},
 		"a target in other case":      {func(a *alias.Alias) { a.TargetModel = "sim/Chat" }, "target_model"},
 		"an unknown canary":           {func(a *alias.Alias) { a.CanaryModel = "sim/none" }, "canary_model"},
+		"an unknown trained model":    {func(a *alias.Alias) { a.TargetModel = "ft/none" }, "target_model"},
 		"a dedicated canary":          {func(a *alias.Alias) { a.CanaryModel = "dedicated/x" }, "canary_model"},
 		"a canary of another kind":    {func(a *alias.Alias) { a.CanaryModel = "sim/embedding" }, "canary_model"},
 		"a percent without canary":    {func(a *alias.Alias) { a.CanaryPercent = 1 }, "canary_model"},
@@ -77,7 +87,7 @@ func TestABrokenRuleIsRefusedByItsField(t *testing.T) {
 	} {
 		a := alias.Alias{Name: "support", TargetModel: "sim/chat"}
 		c.change(&a)
-		refused(t, what, a.Check(catalog, live.NewKeyring().Of("ws_1")), fault.InvalidParameter, c.field)
+		refused(t, what, a.Check(models(), "ws_1"), fault.InvalidParameter, c.field)
 	}
 }
 
@@ -90,9 +100,11 @@ func TestWhatKeepsTheRulesIsAccepted(t *testing.T) {
 		"a canary that is rolled back":   {Name: "abc", TargetModel: "sim/chat", CanaryModel: "sim/c"},
 		"a canary that is the target":    {Name: "abc", TargetModel: "sim/chat", CanaryModel: "sim/chat", CanaryPercent: 50},
 		"embeddings with embeddings":     {Name: "abc", TargetModel: "sim/embedding", CanaryModel: "sim/embedding-large", CanaryPercent: 1, FallbackModels: alias.Models{"sim/embedding"}},
+		"a trained model as canary":      {Name: "abc", TargetModel: "sim/chat", CanaryModel: "ft/mine", CanaryPercent: 5},
+		"a trained model":                {Name: "abc", TargetModel: "ft/mine", FallbackModels: alias.Models{"ft/mine", "sim/c"}},
 		"a description of several lines": {Name: "abc", TargetModel: "sim/chat", Description: "one\ntwo"},
 	} {
-		if err := a.Check(catalog, live.NewKeyring().Of("ws_1")); err != nil {
+		if err := a.Check(models(), "ws_1"); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -100,7 +112,7 @@ func TestWhatKeepsTheRulesIsAccepted(t *testing.T) {
 
 // Whatever is accepted can be routed: every model is in the catalog, and any of them can answer for the others.
 func TestAnAcceptedAliasNamesModelsOfOneKind(t *testing.T) {
-	ids := rapid.SampledFrom([]string{"", "sim/chat", "sim/c", "sim/embedding", "sim/embedding-large", "sim/none", "dedicated/x", "plain-model"})
+	ids := rapid.SampledFrom([]string{"", "sim/chat", "sim/c", "sim/embedding", "sim/embedding-large", "sim/none", "dedicated/x", "ft/mine", "ft/none", "plain-model"})
 	named := regexp.MustCompile(`^[A-Za-z0-9._-]{3,64}$`)
 	rapid.Check(t, func(t *rapid.T) {
 		a := alias.Alias{
@@ -110,7 +122,7 @@ func TestAnAcceptedAliasNamesModelsOfOneKind(t *testing.T) {
 			CanaryPercent:  rapid.IntRange(-1, 101).Draw(t, "percent"),
 			FallbackModels: rapid.SliceOfN(ids, 0, 3).Draw(t, "fallbacks"),
 		}
-		err := a.Check(catalog, live.NewKeyring().Of("ws_1"))
+		err := a.Check(models(), "ws_1")
 		used := append([]string{a.TargetModel}, a.FallbackModels...)
 		if a.CanaryModel != "" {
 			used = append(used, a.CanaryModel)
@@ -118,7 +130,7 @@ func TestAnAcceptedAliasNamesModelsOfOneKind(t *testing.T) {
 		keeps := named.MatchString(a.Name) && !catalog.Has(a.Name) && a.CanaryPercent >= 0 && a.CanaryPercent <= 100 && (a.CanaryPercent == 0 || a.CanaryModel != "")
 		kinds, seen := map[live.Kind]bool{}, map[string]bool{}
 		for _, id := range used {
-			m, err := catalog.Find(id)
+			m, err := models().Find("ws_1", id)
 			if keeps = keeps && err == nil && !strings.HasPrefix(id, "dedicated/"); keeps {
 				kinds[m.Kind] = true
 			}

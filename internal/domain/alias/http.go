@@ -12,14 +12,13 @@ import (
 
 // A Handler serves the operations of keys on their workspace's aliases.
 type Handler struct {
-	store   *Store
-	catalog func() *live.Catalog
-	keys    *live.Keyring
+	store  *Store
+	models func() live.Models // in force
 }
 
-// NewHandler manages the aliases of s. They are checked against the catalog in force and the workspace's own keys.
-func NewHandler(s *Store, catalog func() *live.Catalog, keys *live.Keyring) *Handler {
-	return &Handler{store: s, catalog: catalog, keys: keys}
+// NewHandler manages the aliases of s. They are checked against the models in force.
+func NewHandler(s *Store, models func() live.Models) *Handler {
+	return &Handler{store: s, models: models}
 }
 
 // Routes are the operations for keys.
@@ -36,7 +35,7 @@ func (h *Handler) Routes() []api.Route {
 // A putAlias is the whole alias: what is omitted or null is its default.
 type putAlias struct {
 	Name           string `json:"name" doc:"3 to 64 letters, digits, dots, dashes or underscores; not the id of a catalog model"`
-	TargetModel    string `json:"target_model" doc:"A catalog model, not a dedicated endpoint"`
+	TargetModel    string `json:"target_model" doc:"A catalog model, or a trained model of the workspace; not a dedicated endpoint"`
 	Description    string `json:"description,omitempty" nullable:"true" doc:"Free text of at most 500 characters"`
 	CanaryModel    string `json:"canary_model,omitempty" nullable:"true" doc:"The candidate: a catalog model of the target's kind"`
 	CanaryPercent  int    `json:"canary_percent,omitempty" nullable:"true" doc:"0 to 100, 0 by default: 0 is a roll-back, 100 a cut-over; above 0 it needs a canary_model"`
@@ -53,7 +52,7 @@ func (h *Handler) put(ctx context.Context, caller tenant.Caller, in putAlias) (A
 		Name: in.Name, TargetModel: in.TargetModel, Description: redact.String(in.Description),
 		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels, GateSettings: gate,
 	}
-	if err := a.Check(h.catalog(), h.keys.Of(caller.Workspace)); err != nil {
+	if err := a.Check(h.models(), caller.Workspace); err != nil {
 		return Alias{}, err
 	}
 	return h.store.Put(ctx, caller.Workspace, caller.Actor(), a)

@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"sovereign/internal/domain/alias"
-	"sovereign/internal/live"
 	"sovereign/internal/store/api/apitest"
 )
 
 func (r fixture) client(t *testing.T) apitest.Client {
 	t.Helper()
-	routes := alias.NewHandler(r.Store, func() *live.Catalog { return catalog }, live.NewKeyring()).Routes()
+	routes := alias.NewHandler(r.Store, models).Routes()
 	return apitest.NewClient(t, r.db, r.feed, mine, theirs, routes, func(text string) string { return shape.ReplaceAllString(text, "X") })
 }
 

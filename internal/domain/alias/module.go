@@ -11,15 +11,14 @@ type Deps struct {
 	DB      *db.DB
 	Store   *Store // on DB
 	Aliases *live.Aliases
-	Catalog func() *live.Catalog // the one in force
-	Keys    *live.Keyring
+	Models  func() live.Models // in force
 }
 
 // Module serves aliases, and publishes them to the data plane.
 func Module(d Deps) module.Module {
 	return module.Module{
 		Name:       "aliases",
-		Routes:     NewHandler(d.Store, d.Catalog, d.Keys).Routes(),
+		Routes:     NewHandler(d.Store, d.Models).Routes(),
 		Publishers: NewPublisher(d.DB, d.Aliases).Sources(),
 	}
 }

@@ -295,7 +295,7 @@ func TestTheGateOnTheWire(t *testing.T) {
 	dbtest.EachWithLogs(t, func(t *testing.T, core, logs *db.DB) {
 		f := newFixture(t, judgingtest.New(t, core, logs))
 		c := f.judged(t)
-		routes := append((&handler{f.Store}).routes(), alias.NewHandler(f.aliases, func() *live.Catalog { return nil }, live.NewKeyring()).Routes()[1:]...)
+		routes := append((&handler{f.Store}).routes(), alias.NewHandler(f.aliases, func() live.Models { return live.Models{} }).Routes()[1:]...)
 		d := apitest.NewClient(t, core, f.Feed, mine, theirs, routes, func(s string) string { return shape.ReplaceAllString(s, "X") })
 		d.Refuses(t, d.Member, "GET", "/v1/aliases/support/gate", "", 404, "not_found", "")
 		f.put(t, alias.Alias{Name: name, TargetModel: base, FallbackModels: alias.Models{}})

@@ -123,10 +123,8 @@ func (p *Provider) check() error {
 		return errors.New("name must be letters, digits, dots, dashes and underscores")
 	case p.Name == simProvider:
 		return errors.New("name is kept for the simulated models")
-	case p.Name+"/" == live.DedicatedPrefix:
-		return errors.New("name is kept for dedicated endpoints")
-	case p.Name+"/" == live.EndpointPrefix:
-		return errors.New("name is kept for eval endpoints")
+	case live.Reserved(p.Name+"/") != "":
+		return errors.New("name is kept for models and endpoints of workspaces")
 	case p.Protocol == "":
 		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocol.Names())
 	case !known:
@@ -159,10 +157,8 @@ func (m *Model) complete(known map[string]*live.Provider) error {
 	switch {
 	case !modelID.MatchString(m.ID):
 		return errors.New("id must be letters, digits and . _ : @ / -")
-	case strings.HasPrefix(m.ID, live.DedicatedPrefix):
-		return fmt.Errorf("id must not begin with %s", live.DedicatedPrefix)
-	case strings.HasPrefix(m.ID, live.EndpointPrefix):
-		return fmt.Errorf("id must not begin with %s", live.EndpointPrefix)
+	case live.Reserved(m.ID) != "":
+		return fmt.Errorf("id must not begin with %s", live.Reserved(m.ID))
 	case p == nil && m.provider == "":
 		return errors.New("provider is missing: only an id such as openai/gpt-4o says where it is")
 	case p == nil:

@@ -10,14 +10,13 @@ import (
 
 // A Handler serves the list of models.
 type Handler struct {
-	current func() *live.Catalog
-	keys    *live.Keyring
+	models  func() live.Models // in force
 	aliases *live.Aliases
 }
 
-// NewHandler reads the catalog in force, and the workspaces' own provider keys and aliases.
-func NewHandler(current func() *live.Catalog, keys *live.Keyring, aliases *live.Aliases) *Handler {
-	return &Handler{current: current, keys: keys, aliases: aliases}
+// NewHandler reads the models in force, and the workspaces' aliases.
+func NewHandler(models func() live.Models, aliases *live.Aliases) *Handler {
+	return &Handler{models: models, aliases: aliases}
 }
 
 // Routes are the operations for keys.
@@ -33,7 +32,7 @@ type ModelEntry struct {
 	ID              string     `json:"id"`
 	Object          string     `json:"object" enum:"model"`
 	Created         int64      `json:"created" doc:"Unix seconds"`
-	OwnedBy         string     `json:"owned_by" doc:"The provider; of an alias the workspace"`
+	OwnedBy         string     `json:"owned_by" doc:"The provider; of an alias, a trained model and a dedicated endpoint the workspace"`
 	Kind            live.Kind  `json:"kind"`
 	ContextWindow   int64      `json:"context_window"`
 	MaxOutputTokens int64      `json:"max_output_tokens"`
@@ -42,29 +41,31 @@ type ModelEntry struct {
 	TargetModel     string     `json:"target_model,omitempty" doc:"The model that answers to an alias"`
 }
 
-// A ModelList is every model, and then every alias, each sorted by id.
+// A ModelList is every model of the catalog, then those of the workspace alone, then every alias, each sorted by id.
 type ModelList struct {
 	Object string       `json:"object" enum:"list"`
 	Data   []ModelEntry `json:"data" nullable:"false"`
 }
 
-func show(m *live.Model) ModelEntry {
-	return ModelEntry{
+func show(ws tenant.ID, m *live.Model) ModelEntry {
+	entry := ModelEntry{
 		ID: m.ID, Object: "model", Created: m.Created.Std().Unix(), OwnedBy: m.Provider.Name, Kind: m.Kind,
 		ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutput, Price: m.Price, Simulated: m.Provider.Protocol == live.Sim,
 	}
+	if live.IsOwn(m.ID) {
+		entry.OwnedBy = string(ws)
+	}
+	return entry
 }
 
 func (h *Handler) list(_ context.Context, caller tenant.Caller, _ api.None) (ModelList, error) {
 	all := ModelList{Object: "list", Data: []ModelEntry{}}
-	own := h.keys.Of(caller.Workspace)
-	for _, m := range h.current().Models() {
-		if m.Provider.Configured || own(m.Provider.Name) {
-			all.Data = append(all.Data, show(m))
-		}
+	models := h.models()
+	for _, m := range models.Of(caller.Workspace) {
+		all.Data = append(all.Data, show(caller.Workspace, m))
 	}
 	for _, alias := range h.aliases.Of(caller.Workspace) {
-		if entry, err := h.showAlias(caller.Workspace, alias); err == nil && !h.current().Has(alias.Name) {
+		if entry, err := showAlias(models, caller.Workspace, alias); err == nil && !models.Has(caller.Workspace, alias.Name) {
 			all.Data = append(all.Data, entry)
 		}
 	}
@@ -73,18 +74,17 @@ func (h *Handler) list(_ context.Context, caller tenant.Caller, _ api.None) (Mod
 
 // showAlias shows an alias by the figures of its target or, where that cannot be called any more, of its first fallback
 // that can be.
-func (h *Handler) showAlias(ws tenant.ID, alias *live.Alias) (entry ModelEntry, err error) {
-	own := h.keys.Of(ws)
-	m, err := h.current().Serves(alias.Target, own)
+func showAlias(models live.Models, ws tenant.ID, alias *live.Alias) (entry ModelEntry, err error) {
+	m, err := models.Find(ws, alias.Target)
 	for i := 0; err != nil && i < len(alias.Fallbacks); i++ {
-		if next, failed := h.current().Serves(alias.Fallbacks[i], own); failed == nil {
+		if next, failed := models.Find(ws, alias.Fallbacks[i]); failed == nil {
 			m, err = next, nil
 		}
 	}
 	if err != nil {
 		return entry, err
 	}
-	entry = show(m)
+	entry = show(ws, m)
 	entry.ID, entry.Created, entry.OwnedBy, entry.TargetModel = alias.Name, alias.Created.Std().Unix(), string(ws), m.ID
 	return entry, nil
 }
@@ -94,12 +94,13 @@ type byID struct {
 }
 
 func (h *Handler) get(_ context.Context, caller tenant.Caller, in byID) (ModelEntry, error) {
-	if alias, ok := h.aliases.Find(caller.Workspace, in.ID); ok && !h.current().Has(in.ID) {
-		return h.showAlias(caller.Workspace, alias)
+	models := h.models()
+	if alias, ok := h.aliases.Find(caller.Workspace, in.ID); ok && !models.Has(caller.Workspace, in.ID) {
+		return showAlias(models, caller.Workspace, alias)
 	}
-	m, err := h.current().Serves(in.ID, h.keys.Of(caller.Workspace))
+	m, err := models.Find(caller.Workspace, in.ID)
 	if err != nil {
 		return ModelEntry{}, err
 	}
-	return show(m), nil
+	return show(caller.Workspace, m), nil
 }

@@ -28,6 +28,11 @@ func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
 
 func askedWith(t *testing.T, c *live.Catalog, aliases *live.Aliases, path string) (int, string) {
 	t.Helper()
+	return askedOf(t, live.Models{Catalog: c, Own: live.NewOwnModels(), Keys: live.NewKeyring()}, aliases, path)
+}
+
+func askedOf(t *testing.T, models live.Models, aliases *live.Aliases, path string) (int, string) {
+	t.Helper()
 	dir, bounds, log := live.NewDirectory(), edge.NewBounds(), slog.New(slog.DiscardHandler)
 	bounds.Buffered.Set(1 << 20)
 	bounds.Operations.Set(8)
@@ -35,7 +40,7 @@ func askedWith(t *testing.T, c *live.Catalog, aliases *live.Aliases, path string
 	key, digest, _ := apikey.New()
 	dir.PutKey(digest, live.Key{ID: "key_1", Workspace: "ws_1", User: "usr_1"})
 	dir.PutMember(live.Member{Workspace: "ws_1", User: "usr_1"}, tenant.Member)
-	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }, live.NewKeyring(), aliases).Routes())
+	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() live.Models { return models }, aliases).Routes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +151,23 @@ func TestAMissingModelSaysWhatIsMissing(t *testing.T) {
 	} {
 		if status, body := asked(t, c, path); status != want.status || !strings.Contains(body, `"code":"`+want.code+`"`) {
 			t.Errorf("%s: %d %s, want %d %s", path, status, body, want.status, want.code)
+		}
+	}
+}
+
+func TestOwnModelsAreListedForTheirWorkspaceAlone(t *testing.T) {
+	own := live.NewOwnModels()
+	for _, ws := range []tenant.ID{"ws_1", "ws_2"} {
+		own.Put(ws, &live.Model{ID: "ft/" + string(ws), Provider: live.Engines, Kind: live.Chat, Engines: "pool"})
+	}
+	models := live.Models{Catalog: live.NewCatalog(nil, nil), Own: own, Keys: live.NewKeyring()}
+	status, body := askedOf(t, models, live.NewAliases(), "/v1/models")
+	if status != http.StatusOK || !strings.Contains(body, `"id":"ft/ws_1","object":"model","created":0,"owned_by":"ws_1"`) || strings.Contains(body, "ws_2") {
+		t.Errorf("%d %s", status, body)
+	}
+	for path, want := range map[string]int{"/v1/models/ft/ws_1": 200, "/v1/models/ft/ws_2": 404, "/v1/models/dedicated/x": 404} {
+		if status, body := askedOf(t, models, live.NewAliases(), path); status != want {
+			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
 }

@@ -245,3 +245,33 @@ func TestEnginesThatNoEndpointWantsAreEnded(t *testing.T) {
 		}
 	})
 }
+
+func TestAChangeByItsOwnerUndoesALookThatDidNotSeeIt(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		made := h.create(Request{MinReplicas: 1})
+		seen, err := readActive(t.Context(), h.DB)
+		h.ok(err)
+		_, err = h.Store.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		h.ok(err)
+		wantFault(t, h.step(t.Context(), &seen[0], nil), fault.Conflicting, "meanwhile")
+		if len(h.lives) != 0 {
+			t.Error("an engine was started for an endpoint that was stopped")
+		}
+		h.live(3 * time.Second)
+		h.want(made.ID, Stopped, 0)
+	})
+}
+
+func TestAStartAtAPriceAboveTheBoundIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		made := h.create(Request{})
+		_, err := h.Store.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		h.ok(err)
+		_, err = h.Start(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		wantFault(t, err, fault.Conflicting, "not ended yet")
+		h.live(3 * time.Second)
+		h.Prices["h200"] = 4 * money.Dollar
+		_, err = h.Start(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		wantFault(t, err, fault.InvalidParameter, "maxHourlyUsd is 3.6")
+	})
+}

@@ -55,11 +55,14 @@ type Store struct {
 	now     func() clock.Time
 	woken   chan struct{}
 	charged map[string]bool // charges that the journal has, and perhaps not the ledger; of one loop
+	files   files
 }
 
 // NewStore returns a store.
 func NewStore(c Config) *Store {
-	return &Store{Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{}}
+	return &Store{
+		Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{}, files: files{all: map[string]*fetch{}},
+	}
 }
 
 // wakeAfter looks at all endpoints when a transaction has committed.

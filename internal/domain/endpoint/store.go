@@ -166,13 +166,11 @@ func writeLives(ctx context.Context, in db.Scoped, all []life) error {
 	return nil
 }
 
-// forget deletes lives that are charged and that the backend does not list any more.
-func forget(ctx context.Context, in db.Scoped, endpointID string, ids []string) error {
-	for _, one := range ids {
-		if _, err := db.Exec(ctx, in, `DELETE FROM endpoint_replicas
-			WHERE workspace_id = $1 AND endpoint_id = $2 AND id = $3 AND settled`, endpointID, one); err != nil {
-			return fmt.Errorf("forget an engine: %w", err)
-		}
+// deleteLife deletes a life that is charged.
+func deleteLife(ctx context.Context, in db.Scoped, l life) error {
+	if _, err := db.Exec(ctx, in, `DELETE FROM endpoint_replicas
+		WHERE workspace_id = $1 AND endpoint_id = $2 AND id = $3 AND settled`, l.EndpointID, l.ID); err != nil {
+		return fmt.Errorf("forget an engine: %w", err)
 	}
 	return nil
 }

@@ -103,13 +103,12 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 	if err != nil {
 		return err
 	}
-	f := s.look(e, d)
-	lives := known
+	f := s.look(ctx, e, d)
 	var listed []serving.Replica
 	if d != nil {
 		listed = d.Replicas
 	}
-	lives = observe(e, lives, listed, f.now)
+	lives := observe(e, known, listed, f.now)
 	next, lives, do := decide(*e, lives, f)
 	if next, do, err = s.store(ctx, &before, next, known, lives, do); err != nil {
 		return err
@@ -118,6 +117,9 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 		return s.Feed.Change(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) })
 	}
 	if err := s.act(ctx, &next, d, do); err != nil {
+		return err
+	}
+	if err := s.forget(ctx, &next, lives, f); err != nil {
 		return err
 	}
 	broke, err := s.bill(ctx, &next, lives)
@@ -132,7 +134,7 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 }
 
 // look reads what is known of an endpoint's engines beside their lives.
-func (s *Store) look(e *record, d *serving.Deployment) facts {
+func (s *Store) look(ctx context.Context, e *record, d *serving.Deployment) facts {
 	f := facts{now: s.now(), ready: map[string]bool{}, busy: func(string) int { return 0 }}
 	if g := s.Registry.Find(e.deployment()); g != nil {
 		f.use, f.busy = g.Use(), g.Busy
@@ -142,6 +144,9 @@ func (s *Store) look(e *record, d *serving.Deployment) facts {
 		for _, r := range d.Replicas {
 			f.ready[r.ID] = r.Phase == serving.Ready && r.BaseURL != ""
 		}
+	}
+	if e.ModelVersionID != "" && e.Status.Serves() && f.problem == "" {
+		_, f.problem = s.folder(ctx, e)
 	}
 	return f
 }
@@ -242,6 +247,22 @@ func changedLives(known, lives []life) (moved []life) {
 	return moved
 }
 
+// keepLives is how long a life is remembered that is charged: longer than a backend lists it after Forget.
+const keepLives = 24 * time.Hour
+
+// forget deletes lives that need not be remembered any longer.
+func (s *Store) forget(ctx context.Context, e *record, lives []life, f facts) error {
+	for _, l := range lives {
+		if _, listed := f.ready[l.ID]; listed || !l.Settled || f.now.Sub(l.EndedAt) <= keepLives {
+			continue
+		}
+		if err := deleteLife(ctx, s.DB.In(e.Workspace), l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // act makes what runs what was decided.
 func (s *Store) act(ctx context.Context, e *record, d *serving.Deployment, do plan) error {
 	s.serve(e, d, do.serve)
@@ -263,9 +284,11 @@ func (s *Store) act(ctx context.Context, e *record, d *serving.Deployment, do pl
 		}
 		return nil
 	}
-	spec, err := s.spec(ctx, e, do.run)
-	if err != nil {
-		return err
+	spec := e.spec(do.run)
+	if e.ModelVersionID != "" {
+		if spec.Folder, _ = s.folder(ctx, e); spec.Folder == "" {
+			return nil // its files are being fetched
+		}
 	}
 	if d != nil && d.Spec == spec {
 		return nil // an engine that ends by itself is replaced by the backend
@@ -308,17 +331,9 @@ func (e *record) refusal() error {
 }
 
 // spec is what shall run of an endpoint.
-func (s *Store) spec(ctx context.Context, e *record, replicas int) (serving.Spec, error) {
-	folder := ""
-	if e.ModelVersionID != "" {
-		found, err := s.Folder(ctx, e.Workspace, e.ModelVersionID)
-		if err != nil {
-			return serving.Spec{}, fmt.Errorf("fetch the model's files: %w", err)
-		}
-		folder = found
-	}
+func (e *record) spec(replicas int) serving.Spec {
 	return serving.Spec{
 		Name: e.deployment(), Workspace: e.Workspace, Engine: e.Engine, BaseModel: e.BaseModel, Version: e.ModelVersionID,
-		Folder: folder, Model: e.deployment(), GPUType: e.GPUType, GPUCount: int(e.GPUCount), Replicas: replicas,
-	}, nil
+		Model: e.deployment(), GPUType: e.GPUType, GPUCount: int(e.GPUCount), Replicas: replicas,
+	}
 }

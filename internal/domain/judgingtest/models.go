@@ -36,7 +36,7 @@ func (Catalog) Chats(_ tenant.ID, field, name string) error {
 }
 
 // Upstream identifies what a catalog id stands for. Candidate is Baseline by another name.
-func (Catalog) Upstream(name string) string {
+func (Catalog) Upstream(_ tenant.ID, name string) string {
 	if name == Candidate {
 		return Baseline
 	}

@@ -28,8 +28,8 @@ const (
 // Models knows the models that can judge.
 type Models interface {
 	criterion.Models
-	// Upstream identifies what a catalog id stands for: ids with the same result are the same model.
-	Upstream(model string) string
+	// Upstream identifies what a workspace's id of a model stands for: ids with the same result are the same model.
+	Upstream(ws tenant.ID, model string) string
 }
 
 // A pinnedAnchor is what a session keeps of its anchor's certificate.
@@ -115,7 +115,7 @@ func (s *Store) pinAnchor(ctx context.Context, in db.Scoped, ws tenant.ID, r *se
 	if err != nil {
 		return "", err
 	}
-	if dependent, err = s.dependence(ctx, in, r, c); dependent != "" || err != nil {
+	if dependent, err = s.dependence(ctx, in, ws, r, c); dependent != "" || err != nil {
 		return dependent, err
 	}
 	a := pinnedAnchor{Judge: Judge{CriterionID: c.ID, Weight: 1}}
@@ -137,7 +137,9 @@ func (s *Store) pinAnchor(ctx context.Context, in db.Scoped, ws tenant.ID, r *se
 }
 
 // dependence says why an anchor is not independent of the judges of a session, or returns "".
-func (s *Store) dependence(ctx context.Context, in db.Scoped, r *session, anchor *criterion.Record) (string, error) {
+func (s *Store) dependence(
+	ctx context.Context, in db.Scoped, ws tenant.ID, r *session, anchor *criterion.Record,
+) (string, error) {
 	for i := range r.Judges {
 		if r.Judges[i].CriterionID == anchor.ID {
 			return "is a judge of the reward: the anchor must be another criterion", nil
@@ -146,7 +148,7 @@ func (s *Store) dependence(ctx context.Context, in db.Scoped, r *session, anchor
 		if err != nil {
 			return "", err
 		}
-		if c.JudgeModel == anchor.JudgeModel || s.Models.Upstream(c.JudgeModel) == s.Models.Upstream(anchor.JudgeModel) {
+		if c.JudgeModel == anchor.JudgeModel || s.Models.Upstream(ws, c.JudgeModel) == s.Models.Upstream(ws, anchor.JudgeModel) {
 			return fmt.Sprintf("has the judge model %s, which is that of the criterion %q too: the anchor needs another",
 				anchor.JudgeModel, c.Name), nil
 		}

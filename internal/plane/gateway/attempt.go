@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -88,16 +89,28 @@ func (r *run) backOff(retries int, retryAfter time.Duration) bool {
 // or broken off, and a failure if nothing was written and another attempt is possible.
 func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.clock.worked()
-	now := r.clock.now
-	if !r.circuit.allow(c, r.request.Caller.Workspace, now) {
+	if !r.circuit.allow(c, r.request.Caller.Workspace, r.clock.now) {
 		err := errors.New("it failed too often of late")
 		return &failure{class: circuitOpen, err: err, fault: fault.Upstream.Because(err, "%s is failing with %s, and was not asked", c.Provider.Name, c.ID)}
 	}
+	if c.Engines != "" {
+		return r.attemptEngine(c)
+	}
+	return r.attemptVia(r.fleet.Sender(c.Model), c)
+}
+
+// A requestSender sends a request to a model, as an upstream.Sender does.
+type requestSender interface {
+	Send(ctx context.Context, r *upstream.Request) (*upstream.Response, error)
+}
+
+// attemptVia is attemptOnce of a model that the breaker has allowed, by a sender.
+func (r *run) attemptVia(sender requestSender, c *plan.Candidate) *failure {
 	call := &r.attempt.first
 	if call.Cause() != nil {
 		call = new(providerCall)
 	}
-	r.deadline.BeginAttempt(&call.Life, now, r.settings.TryTimeout)
+	r.deadline.BeginAttempt(&call.Life, r.clock.now, r.settings.TryTimeout)
 	defer r.deadline.EndAttempt(&call.Life)
 	r.bill.beginAttempt(c)
 	r.cache.assembly, r.progress.finishReasons = nil, nil
@@ -111,7 +124,7 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 		Credentials: c.Own, Reserve: held.take,
 	}
 	sent.Body = r.request.ProviderBody(sent.BodyStorage[:0], c.Model, c.Own != nil, r.maxTokens)
-	response, err := r.fleet.Sender(c.Model).Send(&call.Life, sent)
+	response, err := sender.Send(&call.Life, sent)
 	r.clock.waitedForOthers()
 	if err != nil {
 		return connectionFailure(c, call.Cause(), err)

@@ -120,7 +120,7 @@ func (b *bill) plausible(u live.Usage) bool {
 // settled notes what was charged.
 func (b *bill) settled(o outcome.Outcome, used live.Usage) {
 	b.outcome, b.used = o, used
-	b.gateway.Metrics.charged(b.model.ID, used, b.cost(used))
+	b.gateway.Metrics.charged(b.model.Model, used, b.cost(used))
 }
 
 // cost returns what the model takes for a usage.

@@ -26,7 +26,8 @@ func (c *circuit) allow(m *plan.Candidate, ws tenant.ID, now time.Time) bool {
 	return true
 }
 
-// report tells the breaker how the attempt went: nil for success. A provider that answers is alive, even if it refuses.
+// report tells the breaker how the attempt went: nil for success. A provider that answers is alive, even if it refuses. An
+// engine that is not ready says nothing of the model.
 func (c *circuit) report(f *failure, now time.Time) {
 	if !c.pending {
 		return
@@ -40,7 +41,7 @@ func (c *circuit) report(f *failure, now time.Time) {
 			c.gateway.Log.Warn("a model failed too often: its circuit is open, and it is not called for a while",
 				"model", c.model.ID, "provider", c.model.Provider.Name, "own_key", c.model.Own != nil)
 		}
-	case !f.reportable():
+	case f.class == unready, !f.reportable():
 		c.gateway.Breaker.Cancel(c.key, c.allowed)
 	default:
 		c.gateway.Breaker.Done(c.key, c.allowed, now, true)

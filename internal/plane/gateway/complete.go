@@ -59,8 +59,7 @@ func (g *Gateway) Estimate(i *infer.Request, output int64) (money.Nano, error) {
 	if err := q.Parse(); err != nil {
 		return 0, err
 	}
-	resolver := g.resolver(g.settings.Load())
-	resolver.Catalog = g.Fleet().Catalog
+	resolver := g.resolver(g.settings.Load(), g.Fleet())
 	p, err := resolver.Resolve(q, nil)
 	if err != nil {
 		return 0, err

@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/panics"
+	"sovereign/internal/live"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/gateway/plan"
@@ -52,7 +52,7 @@ func (r *run) loggable() bool {
 		return false
 	}
 	for _, some := range [...][]plan.Candidate{r.plan.Order, r.plan.Priced} {
-		if len(some) > 0 && strings.HasPrefix(some[0].ID, dedicatedPrefix) {
+		if len(some) > 0 && live.IsDedicated(some[0].ID) {
 			return false
 		}
 	}

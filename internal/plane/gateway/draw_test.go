@@ -48,11 +48,12 @@ type gated struct {
 func newGated(t testing.TB) *gated {
 	t.Helper()
 	g := &gated{
-		bench: newBench(t, model("m"), model("n"), model("f"), model("dedicated/d"),
+		bench: newBench(t, model("m"), model("n"), model("f"),
 			model("modern", at(live.Provider{Name: "modern", Configured: true, Modern: true}))), rowsDisk: journaltest.NewDisk(), directory: live.NewDirectory(),
 		alias:  live.Alias{Name: "al", Target: "m", Canary: "n", CanaryPercent: 60, Gate: &live.Gate{Epoch: "ep_1", Stratum: 2, Key: "secret", SamplePercent: 100}},
 		caller: new(life.Life), writes: 99,
 	}
+	g.Own.Put(home, model("dedicated/d"))
 	var err error
 	if g.rows, err = spool.Open(g.rowsDisk, spool.Position{}, 1<<30); err != nil {
 		t.Fatal(err)

@@ -45,6 +45,8 @@ var (
 	broken = class{name: "broken", retry: true, next: true, sample: outcome.Failed}
 	// the provider timed out
 	silent = class{name: "silent", next: true, sample: outcome.Failed}
+	// no engine of the server was ready in time
+	unready = class{name: "unready", next: true, sample: outcome.Excluded}
 	// the caller left, time or memory is exhausted, the server stops
 	stopped = class{name: "over"}
 	// the provider's protocol cannot express the request
@@ -76,7 +78,9 @@ func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	switch {
 	case errors.As(err, &refusal) && refusal.Kind == fault.UnknownProvider: // the workspace's own URL leads nowhere
 		return &failure{class: rejected, err: err, fault: refusal}
-	case errors.As(err, &refusal):
+	case refusal != nil && refusal.Kind == fault.Unavailable:
+		return &failure{class: unready, err: err, fault: refusal}
+	case refusal != nil:
 		return &failure{class: unsupported, err: err, fault: refusal}
 	case errors.Is(err, upstream.ErrMemoryLimit):
 		return &failure{class: stopped, err: err, fault: errBufferFull}

@@ -123,7 +123,7 @@ func TestAStreamTakesTheFastPathThroughAllLayers(t *testing.T) {
 	const events = 30
 	use := &fastPathUse{}
 	b := wired(t, slowStream(events))
-	m, err := b.Fleet().Catalog.Serves("m", nil)
+	m, err := b.Fleet().Catalog.Find("m")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@
 // Its files build on each other in this order: gateway (configuration) and metrics; clock, reservation, failure; bill (the
 // money), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
 // product); run (the state of a request); cached, recording, logged, draw; the relays whole, with vectors, and stream,
-// with polled, chatstream and responsestream; endpoint, attempt, serve; http and complete, the two front ends.
+// with polled, chatstream and responsestream; endpoint, attempt, with engine, serve; http and complete, the two front ends.
 package gateway
 
 import (
@@ -22,6 +22,7 @@ import (
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/engines"
 	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/meter"
 	"sovereign/internal/plane/till"
@@ -32,6 +33,8 @@ import (
 type Config struct {
 	Fleet      func() *upstream.Fleet
 	Aliases    *live.Aliases
+	Own        *live.OwnModels
+	Engines    *engines.Registry // that serve own models
 	Keys       *live.Keyring
 	Workspaces *live.AllSettings
 	Till       *till.Till

@@ -28,6 +28,7 @@ import (
 	"sovereign/internal/net/breaker"
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/engines"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/gateway/answer"
 	"sovereign/internal/plane/gateway/request"
@@ -107,7 +108,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	log := slog.New(slog.DiscardHandler)
 	metrics := NewMetrics(prometheus.NewRegistry())
 	b.Gateway = New(Config{
-		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: metrics,
+		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Own: live.NewOwnModels(), Engines: engines.NewRegistry(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: metrics,
 		Till: till.New(b.funds, b.journal, log, metrics.Excess, metrics.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: 2 * time.Minute})

@@ -88,16 +88,8 @@ func (g *Gateway) checkFunds(ws tenant.ID, cached string) error {
 	if on := cached == "on" || cached == "" && g.Workspaces.Of(ws).Cache; on && g.Till.Spent(ws) > 0 {
 		return nil
 	}
-	catalog := g.Fleet().Catalog
-	if catalog.HasFree() {
+	if g.models(g.Fleet()).HasFree(ws, g.settings.Load().OwnKeyFee > 0) {
 		return nil
-	}
-	if g.settings.Load().OwnKeyFee == 0 {
-		for provider := range catalog.Providers() {
-			if g.Keys.Find(ws, provider) != nil {
-				return nil
-			}
-		}
 	}
 	return fault.InsufficientBalance.New("the wallet has $%s free", free)
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"strings"
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/outcome"
@@ -11,9 +10,6 @@ import (
 	"sovereign/internal/plane/gateway/request"
 )
 
-// dedicatedPrefix begins the names of models that run on a workspace's own machines. Their exchanges are never logged.
-const dedicatedPrefix = "dedicated/"
-
 // wantsLog reports whether the exchange is to be logged if it finishes. Turning logging on applies to requests that
 // begin afterwards. Turning it off applies at once: the recorder checks it again at the end.
 func (r *run) wantsLog() bool {
@@ -21,10 +17,11 @@ func (r *run) wantsLog() bool {
 	return recorder != nil && q.Annotations != nil && !q.Annotations.NoLog && q.Endpoint == request.Chat && recorder.Enabled(q.Caller.Workspace)
 }
 
-// log hands a finished exchange to the recorder, if it is to be logged. answer is the whole answer.
+// log hands a finished exchange to the recorder, if it is to be logged: those of dedicated endpoints never are. answer is
+// the whole answer.
 func (r *run) log(answer []byte, used live.Usage, cost money.Nano) {
 	served := cmp.Or(r.cache.servedBy, r.bill.model.ID)
-	if !r.progress.logged || !r.bill.outcome.Logged() || strings.HasPrefix(served, dedicatedPrefix) {
+	if !r.progress.logged || !r.bill.outcome.Logged() || live.IsDedicated(served) {
 		return
 	}
 	q, cached := r.request, r.bill.outcome == outcome.Cached

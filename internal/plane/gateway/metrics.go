@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,7 +12,8 @@ import (
 )
 
 // Metrics counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models
-// and providers of the catalog; never a workspace, a key, or anything that a caller sent.
+// and providers of the catalog; never a workspace, a key, or anything that a caller sent. Own models are counted together,
+// by their prefix.
 type Metrics struct {
 	ownSeconds     *prometheus.HistogramVec
 	firstContent   *prometheus.HistogramVec
@@ -80,13 +82,23 @@ func (m *Metrics) attemptFailed(provider, class string) {
 	m.failedAttempts.WithLabelValues(provider, class).Inc()
 }
 
-// answerBegan counts the time until the answer begins.
-func (m *Metrics) contentBegan(model string, after time.Duration) {
-	m.firstContentBy.Get(model).Observe(after.Seconds())
+// modelLabel returns the label of a model.
+func modelLabel(m *live.Model) string {
+	if live.IsOwn(m.ID) {
+		prefix, _, _ := strings.Cut(m.ID, "/")
+		return prefix
+	}
+	return m.ID
+}
+
+// contentBegan counts the time until the answer begins.
+func (m *Metrics) contentBegan(model *live.Model, after time.Duration) {
+	m.firstContentBy.Get(modelLabel(model)).Observe(after.Seconds())
 }
 
 // charged counts what a request was charged for.
-func (m *Metrics) charged(model string, u live.Usage, cost money.Nano) {
+func (m *Metrics) charged(model *live.Model, u live.Usage, cost money.Nano) {
+	label := modelLabel(model)
 	for _, used := range [...]struct {
 		kind string
 		n    int64
@@ -99,10 +111,10 @@ func (m *Metrics) charged(model string, u live.Usage, cost money.Nano) {
 		{"searches", u.Searches},
 	} {
 		if used.n > 0 {
-			m.tokensBy.Get(labelPair{model, used.kind}).Add(float64(used.n))
+			m.tokensBy.Get(labelPair{label, used.kind}).Add(float64(used.n))
 		}
 	}
-	m.costBy.Get(model).Add(dollars(cost))
+	m.costBy.Get(label).Add(dollars(cost))
 }
 
 // ended counts a request that has ended, and the gateway's own part of its time.

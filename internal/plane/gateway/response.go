@@ -24,6 +24,7 @@ type response struct {
 	begun     bool        // the header is written: no other attempt is possible
 	delivered atomic.Bool // some content was sent
 	left      atomic.Bool // the caller has disconnected: nothing is written any more
+	waiting   atomic.Bool // for an engine of the server: nothing is sent to one yet
 }
 
 // A head is the status and headers of an answer.

@@ -108,7 +108,7 @@ func (r *run) noteFinish(body []byte) {
 func (r *run) answerBegan() {
 	r.clock.worked()
 	r.progress.firstContent = r.clock.elapsed()
-	r.gateway.Metrics.contentBegan(r.bill.model.ID, r.progress.firstContent)
+	r.gateway.Metrics.contentBegan(r.bill.model.Model, r.progress.firstContent)
 }
 
 // begin writes the status and the headers of the answer. length is -1 if it is not known.

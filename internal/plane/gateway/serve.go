@@ -13,12 +13,14 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/outcome"
+	"sovereign/internal/live"
 	"sovereign/internal/net/life"
 	"sovereign/internal/plane/gateway/plan"
 	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/till"
+	"sovereign/internal/wire/upstream"
 )
 
 // Serve answers one request. It returns a refusal if nothing of an answer was written; everything else is in the answer
@@ -79,7 +81,7 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 }
 
 // callerLeft notes that the caller has disconnected. Any goroutine may call it. The request ends then, unless the
-// provider has worked for it at a cost that is not known yet. A stream that has delivered content is read on for a short
+// provider has worked for it at a cost that is not known yet: while it waits for an engine, nothing has. A stream that has delivered content is read on for a short
 // time, because most providers report usage at its end. A whole answer that has been awaited for longer than freeWait is
 // awaited to its end.
 func (r *run) callerLeft() {
@@ -87,6 +89,8 @@ func (r *run) callerLeft() {
 		return
 	}
 	switch now := time.Now(); {
+	case r.response.waiting.Load():
+		r.deadline.End(errLeft)
 	case r.response.delivered.Load():
 		r.deadline.Shorten(now, r.settings.LeaveTimeout)
 	case r.completion == nil && !r.request.Stream && now.Sub(r.clock.started) > r.gateway.freeWait:
@@ -95,9 +99,13 @@ func (r *run) callerLeft() {
 	}
 }
 
-// resolver returns the resolver for requests that begin now.
-func (g *Gateway) resolver(c *Settings) plan.Resolver {
-	return plan.Resolver{Aliases: g.Aliases, Keys: g.Keys, Random: g.Random, OwnKeyFee: c.OwnKeyFee}
+// resolver returns the resolver for requests to a fleet.
+func (g *Gateway) resolver(c *Settings, f *upstream.Fleet) plan.Resolver {
+	return plan.Resolver{Models: g.models(f), Aliases: g.Aliases, Random: g.Random, OwnKeyFee: c.OwnKeyFee}
+}
+
+func (g *Gateway) models(f *upstream.Fleet) live.Models {
+	return live.Models{Catalog: f.Catalog, Own: g.Own, Keys: g.Keys}
 }
 
 // resolve finds the models that may run.
@@ -107,8 +115,7 @@ func (r *run) resolve() (err error) {
 		own = r.request.Internal.MaxTokens
 	}
 	r.maxTokens = cmp.Or(own, r.gateway.Workspaces.Of(r.request.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
-	resolver := r.gateway.resolver(r.settings)
-	resolver.Catalog = r.fleet.Catalog
+	resolver := r.gateway.resolver(r.settings, r.fleet)
 	if r.plan, err = resolver.Resolve(r.request, r.planArray[:0]); err != nil {
 		return err
 	}

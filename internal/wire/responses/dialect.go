@@ -20,7 +20,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/fault"
-	"sovereign/internal/live"
 	"sovereign/internal/text/sse"
 	"sovereign/internal/wire/chat"
 	"sovereign/internal/wire/upstream"
@@ -51,7 +50,7 @@ func (b Dialect) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 		return nil, fmt.Errorf("write the chat completion: %w", err)
 	}
 	s := &builder{dialect: b, response: q.echo(), calls: map[int]*openItem{}, callIDs: map[string]bool{}}
-	if p := r.Model.Provider; p.Protocol == live.OpenAI {
+	if p := r.Model.Provider; p.SpeaksOpenAI() {
 		s.provider = p.Name
 	}
 	s.response.ID, s.response.CreatedAt = b.New("resp"), b.Now().Unix()

@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/fault"
-	"sovereign/internal/live"
 	"sovereign/internal/wire/chat"
 	"sovereign/internal/wire/upstream"
 )
@@ -202,7 +201,7 @@ func (h *conversation) addReasoning(at string, value jsontext.Value) error {
 	if err != nil {
 		return chat.Unsupported(at+".encrypted_content", err.Error())
 	}
-	if p := h.request.Model.Provider; p.Protocol == live.OpenAI {
+	if p := h.request.Model.Provider; p.SpeaksOpenAI() {
 		thought, kept = kept.forProvider(p.Name, thought)
 	}
 	if thought == "" && kept.empty() {

@@ -54,7 +54,7 @@ func (protocols Protocols) NewSender(p *live.Provider) (sender Sender, err error
 		if sender, err = newDirect(p, protocols.Guarded); err == nil {
 			sender = NewTranslator(dialect, sender, func(*Request) bool { return true })
 		}
-	case p.Protocol == live.OpenAI, p.Protocol == live.Engine:
+	case p.SpeaksOpenAI():
 		sender, err = newDirect(p, protocols.Guarded)
 	default:
 		err = fmt.Errorf("provider %s: nothing speaks %s", p.Name, p.Protocol)

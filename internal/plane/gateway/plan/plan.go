@@ -29,10 +29,10 @@ type Candidate struct {
 	Price live.Price
 }
 
-// Circuit returns the name of the candidate's circuit: a model at a provider. A workspace's own key or URL has a
+// Circuit returns the name of the candidate's circuit: a model at a provider. A workspace's own key, URL or model has a
 // circuit of its own, since it fails by itself.
 func (c *Candidate) Circuit(ws tenant.ID) string {
-	if c.Own != nil {
+	if c.Own != nil || c.Engines != "" {
 		return c.ID + " for " + string(ws)
 	}
 	return c.ID
@@ -40,21 +40,23 @@ func (c *Candidate) Circuit(ws tenant.ID) string {
 
 // A Resolver finds the models of requests.
 type Resolver struct {
-	Catalog   *live.Catalog
+	Models    live.Models
 	Aliases   *live.Aliases
-	Keys      *live.Keyring
 	Random    func() float64 // uniform in [0, 1)
 	OwnKeyFee int64          // millionths of a model's price, for a workspace that calls it with its own key
 }
 
 // candidate finds a model and the workspace's way to it. With its own key a workspace pays only the platform's fee.
-// Where the server's provider needs no key, an own key changes nothing.
+// Where the server's provider needs no key, an own key changes nothing. Engines of the server have no other keys.
 func (r *Resolver) candidate(ws tenant.ID, id string) (Candidate, error) {
-	m, err := r.Catalog.Serves(id, r.Keys.Of(ws))
+	m, err := r.Models.Find(ws, id)
 	if err != nil {
 		return Candidate{}, err
 	}
-	own := r.Keys.Find(ws, m.Provider.Name)
+	if m.Engines != "" {
+		return Candidate{Model: m, Price: m.Price}, nil
+	}
+	own := r.Models.Keys.Find(ws, m.Provider.Name)
 	switch {
 	case own == nil, own.BaseURL == "" && !own.Broken && m.Provider.Keyless():
 		return Candidate{Model: m, Price: m.Price}, nil
@@ -65,13 +67,13 @@ func (r *Resolver) candidate(ws tenant.ID, id string) (Candidate, error) {
 	}
 }
 
-// Resolve finds the models of a request: by a catalog id, else by an alias. Aliases never shadow the catalog, and the
-// product's own requests have none. buffer backs Order, if it is large enough.
+// Resolve finds the models of a request: by the id of an own model, else by a catalog id, else by an alias. Aliases shadow
+// no id, and the product's own requests have none. buffer backs Order, if it is large enough.
 func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error) {
 	p := Plan{Order: buffer}
 	name, ws := q.Model, q.Caller.Workspace
 	fallbacks := q.Fallbacks
-	if !r.Catalog.Has(name) {
+	if !r.Models.Has(ws, name) {
 		alias, ok := r.Aliases.Find(ws, name)
 		if !ok || q.Internal != nil {
 			_, err := r.candidate(ws, name)

@@ -37,7 +37,7 @@ func (q *Request) ProviderBody(parts [][]byte, m *live.Model, ownKey bool, maxTo
 	if i, ok := q.member("models"); ok {
 		edits = append(edits, edit{lenient.Cut(q.Members, i), nil}) // "model" is another member
 	}
-	if i, ok := q.member("messages"); ok && m.Provider.Protocol == live.OpenAI && !m.Provider.Modern {
+	if i, ok := q.member("messages"); ok && m.Provider.SpeaksOpenAI() && !m.Provider.Modern {
 		edits = append(edits, renameDevelopers(q.Members[i])...)
 	}
 	if q.Stream && !q.IncludeUsage && !m.NoStreamUsage && q.Endpoint == Chat {
