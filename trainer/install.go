@@ -20,6 +20,7 @@ type Environment struct {
 	Dir    string
 	Engine string // small or trl
 	Python string // the Python to use; empty to look for one
+	Wait   bool   // for another installation in the folder, rather than being refused
 	Out    io.Writer
 }
 
@@ -99,7 +100,11 @@ func (e *Environment) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the worker's folder: %w", err)
 	}
-	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	how := syscall.LOCK_EX
+	if !e.Wait {
+		how |= syscall.LOCK_NB
+	}
+	if err := syscall.Flock(int(held.Fd()), how); err != nil {
 		_ = held.Close()
 		return nil, fmt.Errorf("another installation works in %s", e.Dir)
 	}
@@ -233,8 +238,8 @@ func environ(source string) []string {
 	return append(own, "PYTHONPATH="+source, "PYTHONSAFEPATH=1")
 }
 
-// Exec becomes the worker. It returns only when it could not.
-func (e *Environment) Exec(args []string) error {
+// Exec becomes the worker, or another command of its package. It returns only when it could not.
+func (e *Environment) Exec(command string, args []string) error {
 	stamp, source, err := e.want()
 	if err != nil {
 		return err
@@ -242,9 +247,9 @@ func (e *Environment) Exec(args []string) error {
 	if said, err := os.ReadFile(e.stamp()); err != nil || string(said) != stamp {
 		return fmt.Errorf("the engine %s of this release is not installed in %s: add --install", e.Engine, e.Dir)
 	}
-	argv := append([]string{e.python(), "-m", "sovereign_trainer", "work", "--engine", e.Engine}, args...)
+	argv := append([]string{e.python(), "-m", "sovereign_trainer", command}, args...)
 	if err := syscall.Exec(e.python(), argv, environ(source)); err != nil { //nolint:gosec // it was installed by us
-		return fmt.Errorf("start the worker: %w", err)
+		return fmt.Errorf("start %s: %w", command, err)
 	}
 	return nil
 }

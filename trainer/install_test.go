@@ -89,7 +89,7 @@ func TestTheSmallEngineIsInstalledOnceAndRepaired(t *testing.T) {
 	alone(t, map[string]string{"python3": `exec ` + python + ` "$@"`})
 	dir := filepath.Join(t.TempDir(), "trainer")
 	e := &Environment{Dir: dir, Engine: "small"}
-	if err := e.Exec(nil); err == nil || !strings.Contains(err.Error(), "is not installed") {
+	if err := e.Exec("work", nil); err == nil || !strings.Contains(err.Error(), "is not installed") {
 		t.Errorf("before: %v", err)
 	}
 	said, err := install(t, dir, "small")

@@ -123,6 +123,11 @@ func (i *instance) sweep(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	if i.folders != nil {
+		if err := i.folders.Sweep(bounded); err != nil && ctx.Err() == nil {
+			i.log.Warn("cannot remove the unused files of engines", "err", err)
+		}
+	}
 	for _, m := range i.domains.modules {
 		if m.Sweep == nil {
 			continue

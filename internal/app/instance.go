@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/notify"
+	"sovereign/internal/domain/serving"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/live"
 	"sovereign/internal/net/netguard"
@@ -33,6 +34,10 @@ type instance struct {
 	gpuPrices train.Prices
 	bucket    *artifact.S3Config // nil to keep artifacts in the data folder
 	artifacts *artifact.Store
+
+	templates serving.Engines
+	engines   serving.Backend  // nil without a configured engine
+	folders   *serving.Folders // the files of versions that engines serve
 
 	storage storage
 	models  models
@@ -62,6 +67,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	if i.bucket, err = c.Training.bucket(); err != nil {
 		return nil, err
 	}
+	if i.templates, err = c.Serving.templates(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			i.takeBack()
@@ -83,6 +91,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	i.plane.metrics.MustRegister(i.gauges()...)
 	i.dash.open(c)
 	if err := i.openArtifacts(); err != nil {
+		return i, err
+	}
+	if err := i.openEngines(c); err != nil {
 		return i, err
 	}
 	if err := i.domains.open(ctx, i); err != nil {
@@ -117,6 +128,9 @@ func (i *instance) takeBack() {
 // close stops the background work and closes everything. What is not open is passed over.
 func (i *instance) close() {
 	i.background.stopAll()
+	if i.engines != nil {
+		i.engines.Close()
+	}
 	i.models.guard.Close()
 	i.plane.close()
 	i.state.close()

@@ -2,9 +2,12 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,8 +16,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/catalog"
+	"sovereign/internal/domain/modelversion"
 	"sovereign/internal/domain/serving"
+	"sovereign/internal/domain/serving/process"
 )
 
 // Serving is how models are served by engines of the operator's own.
@@ -192,4 +198,57 @@ func (s *Serving) equal(other *Serving) bool {
 		}
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// openEngines opens what runs engines. Without a configured engine there is none: what earlier ones have left on this
+// machine goes on, until a server with an engine ends it.
+func (i *instance) openEngines(c *Config) error {
+	if len(i.templates) == 0 {
+		return nil
+	}
+	folder := filepath.Join(c.DataDir, "engines")
+	var err error
+	if i.engines, err = c.engines(i.templates, folder, i.log); err != nil {
+		return err
+	}
+	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
+	i.folders, err = serving.OpenFolders(serving.FoldersConfig{
+		Root: filepath.Join(folder, "models"),
+		Files: func(ctx context.Context, ws tenant.ID, versionID string) ([]serving.File, error) {
+			members, err := versions.Files(ctx, ws, versionID)
+			files := make([]serving.File, len(members))
+			for i, m := range members {
+				files[i] = serving.File(m)
+			}
+			return files, err
+		},
+		Open: i.artifacts.Open, Used: i.usedFolders,
+	})
+	return err
+}
+
+// engines returns what runs engines.
+func (c *Config) engines(all serving.Engines, folder string, log *slog.Logger) (serving.Backend, error) {
+	if c.Serving.Backend == "kubernetes" {
+		return nil, bad("serving.backend", "kubernetes is not a part of this build")
+	}
+	gpus := c.Serving.GPUs
+	if len(gpus) == 0 {
+		gpus = process.GPUs()
+	}
+	b, err := process.Open(process.Config{Folder: folder, Engines: all, GPUs: gpus, Log: log})
+	if err != nil {
+		return nil, err // not b: a nil of its type is not nil
+	}
+	return b, nil
+}
+
+// usedFolders returns the folders of versions that deployments name.
+func (i *instance) usedFolders(ctx context.Context) ([]string, error) {
+	all, err := i.engines.List(ctx)
+	var used []string
+	for _, d := range all {
+		used = append(used, d.Spec.Folder)
+	}
+	return used, err
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"sovereign/trainer"
 )
 
 type trainCommand struct {
+	Serve  trainServe  `cmd:"" help:"Serve a trained model by OpenAI's API, until a signal comes. It is what the engines small and llama run."`
 	Worker trainWorker `cmd:"" help:"Lease training runs of a server and train them, until a signal comes. The first time, --install makes the Python environment that it needs."`
 }
 
@@ -29,15 +31,7 @@ type trainWorker struct {
 
 // Run implements the command.
 func (c *trainWorker) Run(t *terminal) error {
-	dir := c.Dir
-	if dir == "" {
-		found, err := trainer.DefaultDir()
-		if err != nil {
-			return err
-		}
-		dir = found
-	}
-	dir, err := filepath.Abs(dir)
+	dir, err := environmentDir(c.Dir)
 	if err != nil {
 		return err
 	}
@@ -53,7 +47,47 @@ func (c *trainWorker) Run(t *terminal) error {
 	if c.URL == "" || c.TokenFile == "" {
 		return errors.New("--url and --token-file are needed (see sovereign train worker --help)")
 	}
-	return e.Exec(c.args())
+	return e.Exec("work", append([]string{"--engine", c.Engine}, c.args()...))
+}
+
+// environmentDir is the folder of environments: the named one, or that of the user.
+func environmentDir(named string) (string, error) {
+	if named == "" {
+		return trainer.DefaultDir()
+	}
+	return filepath.Abs(named)
+}
+
+type trainServe struct {
+	Engine string `enum:"small,llama" default:"small" help:"small serves the tiny models of the worker's engine small. llama serves others with llama-server, which must be installed."`
+	Dir    string `placeholder:"FOLDER" help:"Folder of the environment, as of train worker. It is made first, unless it is there: with Python, and nothing else."`
+	Model  string `required:"" placeholder:"FOLDER" help:"The model's files, or tiny/bigram."`
+	Name   string `required:"" help:"What requests call it."`
+	Host   string `default:"127.0.0.1" help:"Address to listen on."`
+	Port   int    `required:"" help:"Port to listen on."`
+}
+
+// serveCommands are the commands of the trainer's package, by engine.
+var serveCommands = map[string]string{"small": "serve", "llama": "llama"}
+
+// Run implements the command.
+func (c *trainServe) Run(t *terminal) error {
+	dir, err := environmentDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	e := &trainer.Environment{Dir: dir, Engine: "small", Wait: true, Out: t.err} // both need Python alone
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err = e.Install(ctx)
+	stop()
+	if err != nil {
+		return err
+	}
+	args := []string{"--model", c.Model, "--name", c.Name, "--host", c.Host, "--port", strconv.Itoa(c.Port)}
+	if c.Engine == "llama" {
+		args = append(args, "--work", dir)
+	}
+	return e.Exec(serveCommands[c.Engine], args)
 }
 
 // args are the worker's own.

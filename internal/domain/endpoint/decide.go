@@ -117,6 +117,7 @@ func (l *life) end(e *record, r *serving.Replica, now clock.Time) {
 type facts struct {
 	now     clock.Time
 	ready   map[string]bool     // replicas that answer
+	asked   map[string]bool     // replicas that were told to end
 	busy    func(id string) int // requests that a replica answers
 	use     engines.Use         // of all of them
 	listed  bool                // the backend has something of it
@@ -135,10 +136,15 @@ type plan struct {
 func decide(e record, lives []life, f facts) (record, []life, plan) {
 	was := e.Status
 	lives = slices.Clone(lives)
-	var alive []*life
-	ready := 0
+	var alive []*life // without those that were told to end: they do not come back
+	ready, ending := 0, 0
 	for i := range lives {
-		if l := &lives[i]; l.EndedAt == 0 {
+		switch l := &lives[i]; {
+		case l.EndedAt != 0:
+		case f.asked[l.ID]:
+			l.DrainAt = cmp.Or(l.DrainAt, f.now)
+			ending++
+		default:
 			alive = append(alive, l)
 			if f.ready[l.ID] {
 				ready++
@@ -151,6 +157,7 @@ func decide(e record, lives []life, f facts) (record, []life, plan) {
 	e.move(ready, f)
 	e.scale(alive, f)
 	p := e.drain(alive, f)
+	p.run = min(p.run, max(int(e.MaxReplicas)-ending, 0)) // an engine that ends costs as much as any
 	if e.Status == was && !e.Status.Serves() && !f.listed && e.HoldID == "" && settled(lives) {
 		if e.Status == Stopping {
 			e.Status = Stopped

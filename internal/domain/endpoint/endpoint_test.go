@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -170,7 +171,7 @@ func TestWhatRanWhileTheServerWasDownIsBilledOnce(t *testing.T) {
 		h.blind = true // it dies while the server is down, and nobody sees it
 		h.restart()
 		h.pass(time.Minute)
-		h.die(one, false)
+		h.die(one)
 		h.pass(time.Hour)
 		h.live(time.Second)
 		if got, want := h.billed()[one.ID], since(one.ReadyAt, one.listed); got < want-60 || got > want {
@@ -273,5 +274,77 @@ func TestAStartAtAPriceAboveTheBoundIsRefused(t *testing.T) {
 		h.Prices["h200"] = 4 * money.Dollar
 		_, err = h.Start(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
 		wantFault(t, err, fault.InvalidParameter, "maxHourlyUsd is 3.6")
+	})
+}
+
+func TestAVersionIsServedFromItsFilesAndKeepsThem(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		document := `{"id":"mv_1","object":"model_version","name":"ft/support","base_model":"tiny/bigram"}`
+		_, err := db.Exec(t.Context(), h.DB.In(dbtest.Mine), `
+			INSERT INTO model_versions (workspace_id, id, name, base_model, parent_id, source_type, source_id, source_step,
+				document, key_id, jws, files, digest, bytes, adopted_at, created_at)
+			VALUES ($1, 'mv_1', 'ft/support', 'tiny/bigram', '', 'fine_tuning_job', 'ftjob_1', 1, $2, '', '', '[]', '', 0, 0, 1)`,
+			[]byte(document))
+		h.ok(err)
+		h.folders.broken = true
+		made, err := h.Create(t.Context(), dbtest.Mine, dbtest.Ann, Request{Name: "x", ModelVersionID: "mv_1"})
+		if h.ok(err); made.BaseModel != "tiny/bigram" || made.ModelVersionID == nil || *made.ModelVersionID != "mv_1" {
+			t.Fatalf("%+v", made)
+		}
+		h.fetched()
+		h.live(time.Second)
+		h.want(made.ID, Starting, 0)
+		if e := h.get(made.ID); e.Error == nil || e.Error.Code != codeWaits {
+			t.Errorf("%+v", e.Error)
+		}
+		h.folders.broken = false
+		h.pass(time.Minute)
+		h.fetched()
+		h.live(15 * time.Second)
+		h.want(made.ID, Running, 1)
+		for _, d := range h.deployments {
+			if d.spec.Folder != "/models/mv_1" || d.spec.Version != "mv_1" {
+				t.Errorf("%+v", d.spec)
+			}
+		}
+		if e := h.get(made.ID); e.Error != nil || h.folders.held != 1 {
+			t.Errorf("%+v; %d folders are held", e.Error, h.folders.held)
+		}
+		h.ok(h.Delete(t.Context(), dbtest.Mine, dbtest.Ann, made.ID))
+		h.live(5 * time.Second)
+		if h.gone(); h.folders.held != 0 {
+			t.Errorf("%d folders are held", h.folders.held)
+		}
+	})
+}
+
+// fetched lets the server look, and waits until the files that it fetches are there, or are not.
+func (h *house) fetched() {
+	h.t.Helper()
+	h.ok(h.reconcile(h.t.Context()))
+	h.ok(h.reconcile(h.t.Context()))
+	for running := true; running; {
+		h.files.mu.Lock()
+		running = false
+		for _, f := range h.files.all {
+			running = running || f.runs
+		}
+		h.files.mu.Unlock()
+		runtime.Gosched()
+	}
+}
+
+func TestAnEndpointIsWokenWhileItsLastEngineEnds(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.grace = 30 * time.Second
+		made := h.create(Request{IdleTimeout: 20, MaxReplicas: 2})
+		h.live(33 * time.Second) // it is ready after 10, and idle after 20 more
+		if one := h.lives[0]; !one.Asked || one.end != 0 {
+			t.Fatalf("the engine does not end: %+v", one)
+		}
+		h.wakeUp(made)
+		if len(h.lives) != 2 || h.lives[1].Asked {
+			t.Errorf("%d engines", len(h.lives))
+		}
 	})
 }

@@ -2,9 +2,11 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +42,25 @@ type house struct {
 	funds   *funds.Funds
 	wallets *wallet.Store
 	stop    func()
+	folders *shelf
 	credit  money.Nano // that each workspace had
+}
+
+// A shelf has the files of versions, unless it is broken.
+type shelf struct {
+	mu     sync.Mutex
+	broken bool
+	held   int
+}
+
+func (s *shelf) Get(_ context.Context, _ tenant.ID, versionID string) (string, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return "", nil, errors.New("the disk is full")
+	}
+	s.held++
+	return "/models/" + versionID, func() { s.held-- }, nil
 }
 
 const second = money.Dollar / 1000
@@ -53,7 +73,7 @@ func each(t *testing.T, test func(t *testing.T, h *house)) {
 func newHouse(t *testing.T, d *db.DB, credit money.Nano) *house {
 	t.Helper()
 	dbtest.AddWorkspaces(t, d, dbtest.Mine, dbtest.Theirs)
-	h := &house{t: t, world: newWorld(), disk: journaltest.NewDisk(), credit: credit}
+	h := &house{t: t, world: newWorld(), disk: journaltest.NewDisk(), credit: credit, folders: &shelf{}}
 	h.open(d)
 	for _, ws := range []tenant.ID{dbtest.Mine, dbtest.Theirs} {
 		_, err := h.wallets.TopUp(t.Context(), ws, tenant.Operator, credit, "")
@@ -91,7 +111,7 @@ func (h *house) open(d *db.DB) {
 			return h.poster.Drain(ctx)
 		},
 		Versions: modelversion.NewStore(d, stored, nil), Prices: train.Prices{"h200": 36 * money.Dollar / 10, "cpu": 0},
-		Own: live.NewOwnModels(), Registry: engines.NewRegistry(), Backend: h.world, Log: quiet,
+		Folders: h.folders, Own: live.NewOwnModels(), Registry: engines.NewRegistry(), Backend: h.world, Log: quiet,
 		Choose: func(_, gpuType string) (string, string, error) {
 			if gpuType == "" {
 				gpuType = "h200"

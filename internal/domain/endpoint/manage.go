@@ -43,10 +43,9 @@ type Config struct {
 	Backend  serving.Backend // nil on a server that runs no engines
 	Engines  serving.Engines // of the server, for people who choose one
 	// Choose returns the engine that serves a base model, and the GPU type when none was asked for.
-	Choose func(baseModel, gpuType string) (engine, gpu string, err error)
-	// Folder returns where the files of a model version are, and fetches them if they are not there.
-	Folder func(ctx context.Context, ws tenant.ID, versionID string) (string, error)
-	Log    *slog.Logger
+	Choose  func(baseModel, gpuType string) (engine, gpu string, err error)
+	Folders Folders
+	Log     *slog.Logger
 }
 
 // A Store keeps dedicated endpoints, and looks after their engines.

@@ -60,6 +60,7 @@ func (s *simulation) run(steps int) {
 		s.blind = s.chance(30)
 		s.loading = time.Duration(1+s.random.IntN(90)) * time.Second
 		s.broken = s.chance(10)
+		s.grace = time.Duration(s.random.IntN(4)) * 5 * time.Second
 		s.people()
 		s.crash()
 		if s.chance(8) {
@@ -67,12 +68,13 @@ func (s *simulation) run(steps int) {
 		}
 		for range 1 + s.random.IntN(40) {
 			s.pass(time.Duration(1+s.random.IntN(3)) * time.Second)
+			s.bounded()
 			if s.chance(20) || s.kills > 0 {
 				s.look()
 			}
 		}
 	}
-	s.kills, s.broken, s.blind, s.loading = 0, false, false, time.Second
+	s.kills, s.broken, s.blind, s.loading, s.grace = 0, false, false, time.Second, 0
 	s.interrupt = func() {}
 	for _, id := range s.ids {
 		err := s.Delete(s.t.Context(), dbtest.Mine, dbtest.Ann, id)
@@ -113,7 +115,7 @@ func (s *simulation) people() {
 		least := int64(s.random.IntN(2))
 		var made Endpoint
 		made, err = s.Create(ctx, dbtest.Mine, dbtest.Ann, Request{
-			Name: "x", BaseModel: "m", MinReplicas: least, MaxReplicas: least + 1 + int64(s.random.IntN(2)), IdleTimeout: 30,
+			Name: "x", BaseModel: "m", MinReplicas: least, MaxReplicas: min(least+1+int64(s.random.IntN(2)), mostReplicas), IdleTimeout: 30,
 		})
 		if err == nil {
 			s.ids = append(s.ids, made.ID)
@@ -146,8 +148,25 @@ func (s *simulation) crash() {
 	for _, d := range s.deployments {
 		for _, e := range d.engines {
 			if e.Phase != serving.Ended && s.chance(10) {
-				s.die(e, false)
+				s.die(e)
 			}
+		}
+	}
+}
+
+// mostReplicas is the most that an endpoint of the simulation may have.
+const mostReplicas = 3
+
+// bounded checks that no endpoint has more engines than it may pay for, also while some end.
+func (s *simulation) bounded() {
+	s.t.Helper()
+	for name, d := range s.deployments {
+		n := 0
+		for _, e := range d.engines {
+			n += 1 - rank(e.end == 0)
+		}
+		if n > mostReplicas {
+			s.t.Fatalf("%s has %d engines", name, n)
 		}
 	}
 }

@@ -113,6 +113,9 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 	if next, do, err = s.store(ctx, &before, next, known, lives, do); err != nil {
 		return err
 	}
+	if d == nil && do.run == 0 {
+		s.release(&next)
+	}
 	if do.gone {
 		return s.Feed.Change(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) })
 	}
@@ -135,7 +138,7 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 
 // look reads what is known of an endpoint's engines beside their lives.
 func (s *Store) look(ctx context.Context, e *record, d *serving.Deployment) facts {
-	f := facts{now: s.now(), ready: map[string]bool{}, busy: func(string) int { return 0 }}
+	f := facts{now: s.now(), ready: map[string]bool{}, asked: map[string]bool{}, busy: func(string) int { return 0 }}
 	if g := s.Registry.Find(e.deployment()); g != nil {
 		f.use, f.busy = g.Use(), g.Busy
 	}
@@ -143,9 +146,10 @@ func (s *Store) look(ctx context.Context, e *record, d *serving.Deployment) fact
 		f.listed, f.problem = true, d.Problem
 		for _, r := range d.Replicas {
 			f.ready[r.ID] = r.Phase == serving.Ready && r.BaseURL != ""
+			f.asked[r.ID] = r.Asked
 		}
 	}
-	if e.ModelVersionID != "" && e.Status.Serves() && f.problem == "" {
+	if e.ModelVersionID != "" && e.Wanted > 0 && f.problem == "" {
 		_, f.problem = s.folder(ctx, e)
 	}
 	return f
@@ -290,13 +294,23 @@ func (s *Store) act(ctx context.Context, e *record, d *serving.Deployment, do pl
 			return nil // its files are being fetched
 		}
 	}
-	if d != nil && d.Spec == spec {
-		return nil // an engine that ends by itself is replaced by the backend
+	if d != nil && d.Spec == spec && running(d) == do.run {
+		return nil
 	}
 	if err := s.Backend.Apply(ctx, spec); err != nil {
 		return fmt.Errorf("start engines: %w", err)
 	}
 	return nil
+}
+
+// running counts the replicas that were not told to end.
+func running(d *serving.Deployment) (n int) {
+	for _, r := range d.Replicas {
+		if r.Phase != serving.Ended && !r.Asked {
+			n++
+		}
+	}
+	return n
 }
 
 // serve gives the data plane the replicas that answer.

@@ -16,6 +16,7 @@ import (
 type world struct {
 	clock     atomic.Int64
 	loading   time.Duration // until an engine is ready
+	grace     time.Duration // until an engine ends that was told to
 	broken    bool          // engines end as soon as they have started
 	blind     bool          // nobody sees engines end
 	interrupt func()        // called before and after everything that a server asks for
@@ -36,6 +37,7 @@ type deployed struct {
 type engine struct {
 	serving.Replica
 	of     string
+	told   clock.Time // when it was told to end; 0 until then
 	end    clock.Time // when it really ended; 0 while it runs
 	listed clock.Time // when a server last saw it ready
 }
@@ -64,9 +66,12 @@ func (w *world) pass(d time.Duration) {
 // run lets engines become ready, break, and be replaced.
 func (w *world) run(d *deployed) {
 	for _, e := range d.engines {
-		if e.Phase == serving.Starting && w.broken {
+		if e.Asked && e.Phase != serving.Ended && w.now().Sub(e.told) >= w.grace {
+			w.die(e)
+		}
+		if e.Phase == serving.Starting && w.broken && !e.Asked {
 			e.Lines = []string{"loading", "out of memory"}
-			w.die(e, false)
+			w.die(e)
 		}
 		if e.Phase == serving.Starting && w.now().Sub(e.StartedAt) >= w.loading {
 			e.Phase, e.ReadyAt, e.BaseURL = serving.Ready, w.now(), "http://127.0.0.1:1/v1"
@@ -77,7 +82,7 @@ func (w *world) run(d *deployed) {
 
 func (d *deployed) alive() (all []*engine) {
 	for _, e := range d.engines {
-		if e.Phase != serving.Ended {
+		if e.Phase != serving.Ended && !e.Asked {
 			all = append(all, e)
 		}
 	}
@@ -97,13 +102,21 @@ func (w *world) fit(d *deployed) {
 		return cmp.Compare(rank(x.Phase == serving.Ready), rank(y.Phase == serving.Ready))
 	})
 	for len(all) > d.spec.Replicas || d.removed && len(all) > 0 {
-		w.die(all[len(all)-1], true)
+		w.tell(all[len(all)-1])
 		all = all[:len(all)-1]
 	}
 }
 
-func (w *world) die(e *engine, asked bool) {
-	e.Phase, e.Asked, e.Reason, e.end = serving.Ended, asked, "exit status 1", w.now()
+// tell tells an engine to end.
+func (w *world) tell(e *engine) {
+	e.Asked, e.told = true, w.now()
+	if w.grace == 0 {
+		w.die(e)
+	}
+}
+
+func (w *world) die(e *engine) {
+	e.Phase, e.Reason, e.end = serving.Ended, "exit status 1", w.now()
 	if !w.blind {
 		e.EndedAt = e.end
 	}

@@ -66,7 +66,7 @@ func (m *machine) acquire(t *rapid.T) {
 		q.result <- result{l, err}
 	}()
 	m.waiting = append(m.waiting, q)
-	for m.group.Use().Waiting < len(m.waiting) { // its goroutine is on its way
+	for m.group.Use().Waiting < len(m.waiting) || m.wakes.Load() < m.expected { // its goroutine is on its way
 		runtime.Gosched()
 	}
 }
@@ -93,7 +93,7 @@ func (m *machine) take(t *rapid.T, q *request, r result) {
 	m.running = append(m.running, q)
 }
 
-// send takes the results of the requests that waited.
+// sendWaiting takes the results of the requests that waited.
 func (m *machine) sendWaiting(t *rapid.T) {
 	for _, q := range m.waiting {
 		m.take(t, q, <-q.result)
@@ -170,6 +170,9 @@ func TestAGroupMatchesAModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) { m.check(t) },
 		})
+		m.group.close()
+		m.failed = true // for good
+		m.sendWaiting(t)
 	})
 }
 

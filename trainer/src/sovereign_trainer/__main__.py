@@ -1,4 +1,4 @@
-"""`python -m sovereign_trainer work --url URL --token-file FILE`"""
+"""`python -m sovereign_trainer work --url URL --token-file FILE`, and `serve`"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import pathlib
 import sys
 
+from . import serve
 from .client import Client
 from .display import Display
 from .engine import ENGINES
@@ -26,12 +27,15 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--gpu-type", default="", help="the name of the price for this machine's GPUs")
     work.add_argument("--work", metavar="FOLDER", help="where attempts keep their files (default: a temporary folder)")
     work.add_argument("--once", action="store_true", help="end after one run; the exit code is 1 if it did not succeed")
+    serve.options(commands)
     return found
 
 
 def main() -> int:
     """Run a command."""
     options = parser().parse_args()
+    if options.command == "serve":
+        return serve.run(options)
     display = Display()
     try:
         token = pathlib.Path(options.token_file).read_text(encoding="utf-8").strip()

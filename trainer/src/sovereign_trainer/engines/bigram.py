@@ -12,7 +12,7 @@ import pathlib
 import random
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 END = 256  # ends an answer; before the first byte it is what came before
@@ -92,20 +92,28 @@ class Bigram:
 
     def sample(self, rng: random.Random, before: int, most: int, heat: float = 1.0) -> bytes:
         """Write up to so many bytes, or to the end that the model chooses. `heat` is the temperature."""
-        written = bytearray()
-        while len(written) < most:
-            kept = self._sums.setdefault(before, {})
-            sums = kept.get(heat)
-            if sums is None:
-                row = self.row(before)
-                top = max(row)
-                sums = kept[heat] = list(itertools.accumulate(math.exp((one - top) / heat) for one in row))
-            byte = min(bisect.bisect_right(sums, rng.random() * sums[-1]), END)
+        return bytes(itertools.islice(self.stream(rng, before, heat), most))
+
+    def stream(self, rng: random.Random, before: int, heat: float = 1.0) -> Iterator[int]:
+        """Write bytes until the end that the model chooses. At a temperature of 0, the likeliest one is next."""
+        while True:
+            byte = self.following(rng, before, heat)
             if byte == END:
-                break
-            written.append(byte)
+                return
+            yield byte
             before = byte
-        return bytes(written)
+
+    def following(self, rng: random.Random, before: int, heat: float) -> int:
+        """The byte after one, or END."""
+        row = self.row(before)
+        if heat == 0:
+            return row.index(max(row))
+        kept = self._sums.setdefault(before, {})
+        sums = kept.get(heat)
+        if sums is None:
+            top = max(row)
+            sums = kept[heat] = list(itertools.accumulate(math.exp((one - top) / heat) for one in row))
+        return min(bisect.bisect_right(sums, rng.random() * sums[-1]), END)
 
     def forget(self, before: int) -> None:
         """The row has changed."""
