@@ -23,12 +23,12 @@ type gym struct {
 
 const gymPrompts = 64
 
-func newGym(t *testing.T, p instance, prompts int) *gym {
+func newGym(t *testing.T, p instance, prompts int, flags ...string) *gym {
 	t.Helper()
 	config := judgeConfig(t, startProvider(t), map[string]string{
 		"letters": "mock?judge&likes=a-z&in=100&out=10", "loose": "mock?judge&likes=%20-~&in=100&out=10",
 	}, map[string]string{"asked": "latency_ms: 0"})
-	g := &gym{flags: []string{"--config", config, "--limits-judge-calls", "64"}}
+	g := &gym{flags: append(flags, "--config", config, "--limits-judge-calls", "64")}
 	g.studio = newStudio(t, p, g.flags...)
 	p.mustAdmin(t, nil, "wallet", "topup", "--workspace", "default", "--amount-usd", "100", "--json")
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")

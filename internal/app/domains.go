@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/notify"
@@ -43,6 +44,7 @@ type domains struct {
 	judges     *judging.Client
 	policies   *policy.Store
 	rewards    *reward.Store
+	evals      *eval.Store
 	reviews    *review.Store
 	aliases    *alias.Store
 	trainer    *train.Store

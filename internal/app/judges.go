@@ -51,6 +51,7 @@ func (d *domains) grading(
 		Labels: labels, Endpoints: callable(endpoints, evalendpoint.NewClient(endpoints, i.models.guard)),
 	})
 	d.policies.AttachEvals(evals)
+	d.evals = evals
 	d.rewards = reward.NewStore(reward.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Judges: d.judges, Models: chatModels{i},
 		Limits: i.state.limits, Bounds: i.plane.bounds, Log: i.log,

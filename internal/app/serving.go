@@ -34,11 +34,12 @@ type Serving struct {
 
 // Pool is the engine that serves trained models (ft/…) of all workspaces.
 type Pool struct {
-	Engine  string  `placeholder:"NAME" help:"The engine that serves trained models, of serving.engines; empty to serve none."`
-	Slots   int     `default:"4" help:"How many trained models one engine holds at once. The least recently used one makes room."`
-	GPUType string  `name:"gpu-type" placeholder:"NAME" help:"Type of the GPUs of the pool; by default the first of its engine."`
-	Input   Dollars `name:"input-per-million" default:"0.10" help:"What a million input tokens of a trained model cost, in dollars."`
-	Output  Dollars `name:"output-per-million" default:"0.40" help:"What a million output tokens of a trained model cost, in dollars."`
+	Engine        string  `placeholder:"NAME" help:"The engine that serves trained models, of serving.engines; empty to serve none."`
+	Slots         int     `default:"4" help:"How many trained models one engine holds at once; of an engine that loads none (adapters: none), how many run at once. The least recently used one makes room."`
+	GPUType       string  `name:"gpu-type" placeholder:"NAME" help:"Type of the GPUs of the pool; by default the first of its engine."`
+	ContextWindow int64   `default:"32768" help:"Tokens that a request to a trained model may have, with its answer."`
+	Input         Dollars `name:"input-per-million" default:"0.10" help:"What a million input tokens of a trained model cost, in dollars."`
+	Output        Dollars `name:"output-per-million" default:"0.40" help:"What a million output tokens of a trained model cost, in dollars."`
 }
 
 // Engines is the configuration's list of engines.
@@ -171,8 +172,10 @@ func (s *Serving) check() error {
 		return bad("serving.cold_start", "must be above 0, and at most 10m")
 	case p.Slots < 1 || p.Slots > 1000:
 		return bad("serving.pool.slots", "must be 1 to 1000")
-	case money.Nano(p.Input)%1e6 != 0 || money.Nano(p.Output)%1e6 != 0:
-		return bad("serving.pool", "input_per_million and output_per_million have at most 3 decimals")
+	case money.Rate(max(p.Input, p.Output)) > money.MaxRate:
+		return bad("serving.pool", "input_per_million and output_per_million are at most %s", money.MaxRate)
+	case p.ContextWindow < 1 || p.ContextWindow > 1<<30:
+		return bad("serving.pool.context_window", "must be 1 to %d", 1<<30)
 	case p.Engine == "":
 		return nil
 	}
@@ -180,8 +183,6 @@ func (s *Serving) check() error {
 	switch {
 	case engine == nil:
 		return bad("serving.pool.engine", "%q is none of serving.engines", p.Engine)
-	case engine.Adapters != serving.AdaptersLoad:
-		return bad("serving.pool.engine", "%q loads no adapters (adapters: load), which the pool needs", p.Engine)
 	case p.GPUType != "" && !slices.Contains(engine.GPUTypes, p.GPUType):
 		return bad("serving.pool.gpu_type", "%q is none of the engine's gpu_types", p.GPUType)
 	}

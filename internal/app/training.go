@@ -120,6 +120,7 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Log: i.log,
 	})
 	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
+	versions.Publish(i.state.feed)
 	jobs := finetune.NewStore(finetune.Config{
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Artifacts: i.artifacts, Datasets: sets,
 		Rewards: scored{d.rewards}, Release: version(),
@@ -127,20 +128,21 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 	tools := envtool.NewStore(i.storage.db, i.storage.vault, i.models.guard)
 	runs := grpo.NewStore(grpo.Config{
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Rewards: d.rewards, Tools: tools,
-		Artifacts: i.artifacts, Datasets: sets, Release: version(), Log: i.log,
+		Artifacts: i.artifacts, Datasets: sets, Release: version(), Log: i.log, Evaluation: d.evaluation(i),
 	})
 	rounds := raft.NewStore(raft.Config{
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Jobs: jobs, Versions: versions, Rewards: d.rewards,
 		Artifacts: i.artifacts, Datasets: sets,
 	})
-	return []module.Module{
+	return append([]module.Module{
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
+		d.adoptions(i, versions),
 		envtool.Module(tools),
 		grpo.Module(runs, i.gate),
 		raft.Module(rounds),
-	}
+	}, d.pool(i)...)
 }
 
 // scored writes what reward sessions scored as examples for training.

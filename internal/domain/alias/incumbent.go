@@ -34,8 +34,8 @@ type Policy interface {
 // Obey has every change wait for p's consent. It must be called before the store is used.
 func (s *Store) Obey(p Policy) { s.policy = p }
 
-// incumbent returns the model that a stands for: its target, or its canary after a cut-over.
-func (a *Alias) incumbent() string {
+// Incumbent returns the model that a stands for: its target, or its canary after a cut-over.
+func (a *Alias) Incumbent() string {
 	if a.CanaryPercent == 100 {
 		return a.CanaryModel
 	}
@@ -70,7 +70,7 @@ func recordIncumbent(ctx context.Context, in db.Scoped, a *Alias) error {
 	if err != nil {
 		return err
 	}
-	next := Incumbent{Model: a.incumbent(), Since: clock.Now()}
+	next := Incumbent{Model: a.Incumbent(), Since: clock.Now()}
 	if now != nil {
 		next.Previous = now.Model
 	}

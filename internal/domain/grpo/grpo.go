@@ -215,7 +215,8 @@ type Candidate struct {
 	Step           int64      `json:"step"`
 	ModelVersionID string     `json:"model_version_id"`
 	EvalID         *string    `json:"eval_id" doc:"Null while it waits for its eval against the base: it needs an engine that serves it"`
-	Gate           *string    `json:"gate" doc:"Null while it waits"`
+	Gate           *string    `json:"gate" enum:"pass,refused" doc:"Whether its eval proves that it is no worse than the base, on the terms of the evidence policy; null while it waits"`
+	GateReason     *string    `json:"gate_reason" doc:"Why the gate refused it, or what it waits for"`
 	CreatedAt      clock.Time `json:"created_at"`
 }
 

@@ -38,6 +38,8 @@ type Config struct {
 	Datasets  Datasets
 	Release   string // of the server
 	Log       *slog.Logger
+
+	Evaluation *Evaluation // nil: candidates wait
 }
 
 // Datasets is what runs need of datasets.
@@ -277,18 +279,19 @@ type candidateRow struct {
 	Step           int64
 	ModelVersionID string
 	EvalID, Gate   string
+	GateReason     string
 	CreatedAt      clock.Time
 }
 
 func (s *Store) candidates(ctx context.Context, in db.Scoped, where string, args ...any) ([]Candidate, error) {
-	rows, err := db.Query[candidateRow](ctx, in, `SELECT id, run_id, step, model_version_id, eval_id, gate, created_at
+	rows, err := db.Query[candidateRow](ctx, in, `SELECT id, run_id, step, model_version_id, eval_id, gate, gate_reason, created_at
 		FROM grpo_candidates WHERE workspace_id = $1`+where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list candidates: %w", err)
 	}
 	all := make([]Candidate, len(rows))
 	for i, r := range rows {
-		all[i] = Candidate{r.ID, r.RunID, r.Step, r.ModelVersionID, maybe(r.EvalID), maybe(r.Gate), r.CreatedAt}
+		all[i] = Candidate{r.ID, r.RunID, r.Step, r.ModelVersionID, maybe(r.EvalID), maybe(r.Gate), maybe(r.GateReason), r.CreatedAt}
 	}
 	return all, nil
 }

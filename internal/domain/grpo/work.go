@@ -181,7 +181,7 @@ func (s *Store) resumeReleased(ctx context.Context) error {
 	return nil
 }
 
-// watch resumes released runs until ctx ends.
+// watch resumes released runs, and evaluates candidates, until ctx ends.
 func (s *Store) watch(ctx context.Context, serving func() error) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -196,6 +196,9 @@ func (s *Store) watch(ctx context.Context, serving func() error) {
 		}
 		if err := s.resumeReleased(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Warn("cannot resume released GRPO runs; it is tried again", "err", err)
+		}
+		if err := s.evaluate(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Warn("cannot evaluate candidates of GRPO runs; it is tried again", "err", err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/store/artifact"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/feed"
 	"sovereign/internal/store/vault"
 )
 
@@ -30,10 +31,28 @@ type Store struct {
 	db        *db.DB
 	artifacts *artifact.Store
 	signer    Signer
+	feed      *feed.Feed // nil: nobody is told of changes at once
 }
 
 // NewStore returns a store.
-func NewStore(d *db.DB, a *artifact.Store, s Signer) *Store { return &Store{d, a, s} }
+func NewStore(d *db.DB, a *artifact.Store, s Signer) *Store {
+	return &Store{db: d, artifacts: a, signer: s}
+}
+
+// Publish has changes be in force when their methods return. It must be called before the store is used.
+func (s *Store) Publish(f *feed.Feed) { s.feed = f }
+
+// change runs fn in a transaction, and returns when what it touched is in force.
+func (s *Store) change(ctx context.Context, fn func(*db.Tx) error) error {
+	if s.feed != nil {
+		return s.feed.Change(ctx, fn)
+	}
+	_, err := s.db.Tx(ctx, fn)
+	return err
+}
+
+// Changed is the kind of change that is published when a version is made or deleted.
+const Changed = "model_version"
 
 // object is what a version is called on the wire and in the audit trail.
 const object = "model_version"
@@ -75,6 +94,7 @@ func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	if err := s.artifacts.Refer(ctx, tx, ws, v.ID, files.Files()...); err != nil {
 		return Version{}, err
 	}
+	tx.Touch(Changed, ws, v.ID)
 	return v, audit.Record(ctx, tx, ws, by, object+".create", v.ID, nil, v.Proof)
 }
 
@@ -208,9 +228,18 @@ func (s *Store) Lineage(ctx context.Context, ws tenant.ID, versionID string) (Li
 	return l, nil
 }
 
+// Adopt notes that an alias was pointed at a version. The caller audits it.
+func (s *Store) Adopt(ctx context.Context, tx *db.Tx, ws tenant.ID, versionID string, at clock.Time) error {
+	if _, err := db.Exec(ctx, tx.In(ws), `UPDATE model_versions SET adopted_at = $3 WHERE workspace_id = $1 AND id = $2`,
+		versionID, at); err != nil {
+		return fmt.Errorf("adopt a model version: %w", err)
+	}
+	return nil
+}
+
 // Delete deletes a version, and its files when nothing else has them.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, versionID string) error {
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+	return s.change(ctx, func(tx *db.Tx) error {
 		r, err := s.find(ctx, tx.In(ws), versionID)
 		if err != nil {
 			return err
@@ -225,7 +254,7 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, versi
 		if err := s.artifacts.Release(ctx, tx, ws, versionID); err != nil {
 			return err
 		}
+		tx.Touch(Changed, ws, versionID)
 		return audit.Record(ctx, tx, ws, by, object+".delete", versionID, before.Proof, nil)
 	})
-	return err
 }

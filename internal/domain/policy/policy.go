@@ -80,6 +80,7 @@ type need struct {
 	Field string // of the alias
 	Model string
 	Why   string
+	Eval  string // the one that must prove it; empty for any
 }
 
 // needs returns the models of a changed alias that must be proven against the incumbent, each once. These need no
@@ -92,7 +93,7 @@ func (p *EvidencePolicy) needs(c alias.Change) (all []need) {
 	add := func(field, model, why string) {
 		known := model == c.Incumbent.Model || model == c.Incumbent.Previous
 		if !known && !slices.ContainsFunc(all, func(n need) bool { return n.Model == model }) {
-			all = append(all, need{field, model, why})
+			all = append(all, need{Field: field, Model: model, Why: why})
 		}
 	}
 	before, after := c.Before, c.After

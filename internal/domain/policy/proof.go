@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func (s *Store) prove(
 ) (*Proof, *Missing, error) {
 	in := tx.In(ws)
 	proof := &Proof{Field: n.Field, Incumbent: incumbent, Model: n.Model}
-	if s.canaries != nil {
+	if s.canaries != nil && n.Eval == "" {
 		promoted, err := s.canaries.Promoted(ctx, in, name, incumbent, n.Model, p.terms(clock.Now()))
 		if err != nil || promoted {
 			proof.Gate = promoted
@@ -111,6 +112,18 @@ func (s *Store) prove(
 		}
 	}
 	missing := &Missing{Field: n.Field, Model: n.Model, Why: n.Why, EvalsStarted: started}
+	if n.Eval != "" {
+		at := slices.IndexFunc(done, func(e eval.Proof) bool { return e.ID == n.Eval })
+		if at < 0 {
+			why, err := s.irrelevant(tx.Bind(ctx), ws, p, n.Eval, incumbent, n.Model)
+			if err != nil {
+				return nil, nil, err
+			}
+			missing.Newest, done = &Shortcoming{EvalID: n.Eval, Reason: why}, nil
+		} else {
+			done = done[at : at+1]
+		}
+	}
 	for _, tried := range done[:min(len(done), maxTried)] {
 		thresholds := p.thresholds(max(tried.Nth, started))
 		checks, short, err := s.judge(tx.Bind(ctx), in, ws, tried.ID, n.Model, thresholds)

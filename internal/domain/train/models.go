@@ -27,6 +27,10 @@ func ModelName(baseModel, suffix, runID string) string {
 	return "ft/" + strings.Join(append(parts, runID[len(runID)-8:]), "-")
 }
 
+// BaseName names a base model beside the models that were trained from it, as the engines of those serve it. No trained
+// model has such a name.
+func BaseName(baseModel string) string { return "ft/base/" + baseModel }
+
 // A Model is a base model that some worker can train.
 type Model struct {
 	Base

@@ -174,7 +174,7 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "dep_1", odd, 1, 2, math.MaxInt64, 0, 0, 60, 1, 60, "dep_1.1", false},
 		}},
 		{"endpoint_holds", "workspace_id, endpoint_id, hold_id", [][]any{{"ws_1", "dep_1", "dep_1.1"}}},
-		{"grpo_candidates", "workspace_id, id, run_id, step, model_version_id, eval_id, gate, created_at", [][]any{{"ws_1", "cand_1", "grpo_1", 1, "mv_1", "", odd, 1}}},
+		{"grpo_candidates", "workspace_id, id, run_id, step, model_version_id, eval_id, gate, created_at, gate_reason, due_at", [][]any{{"ws_1", "cand_1", "grpo_1", 1, "mv_1", "", odd, 1, odd, math.MaxInt64}}},
 		{"model_versions", "workspace_id, id, name, base_model, parent_id, source_type, source_id, source_step, document, key_id, jws, files, digest, bytes, adopted_at, created_at", [][]any{
 			{"ws_1", "mv_1", odd, "m", "", "fine_tuning_job", "ftjob_1", 1, []byte{0, 255}, "k", "j", odd, "d", 1, 0, 1},
 		}},

@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sovereign/internal/base/secret"
+)
+
+// killEngines ends the engines of a data folder, which outlive their server.
+func killEngines(t *testing.T, data string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(text, []byte(data)) || !bytes.Contains(text, []byte("serve\x00--")) {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+		if err == nil && pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// newLoop is a gym whose server serves what it trains.
+func newLoop(t *testing.T, p instance, prompts int) *gym {
+	t.Helper()
+	t.Cleanup(func() { killEngines(t, p.data) })
+	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small",
+		"--limits-default-max-tokens", "12")
+}
+
+// A proven is a candidate with what its eval has found.
+type proven struct {
+	ModelVersionID string `json:"model_version_id"`
+	EvalID         string `json:"eval_id"`
+	Gate           string
+	GateReason     string `json:"gate_reason"`
+}
+
+// passRates are the shares of the cases in which a model passes, by model.
+func (c *caller) passRates(t *testing.T, eval string) map[string]float64 {
+	t.Helper()
+	var found struct {
+		Data []struct {
+			Verdicts []struct{ Of, Verdict string }
+		}
+	}
+	c.call(t, http.MethodGet, "/v1/evals/"+eval+"/cases?limit=1000", nil, http.StatusOK, &found)
+	rates := map[string]float64{}
+	for _, one := range found.Data {
+		for _, said := range one.Verdicts {
+			if said.Verdict == "pass" {
+				rates[said.Of] += 1 / float64(len(found.Data))
+			}
+		}
+	}
+	return rates
+}
+
+// Logs become a dataset, a judge gets a certificate, GRPO trains with it, the candidate is served and evaluated against its
+// base, an alias adopts it as its canary on that evidence, and the alias's own gate promotes it.
+func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
+	g := newLoop(t, p, 128)
+	c := g.caller()
+	_, made, err := createDataset(c.address, c.key, `{"name":"loop","holdout_pct":40}`)
+	if err != nil || made.HoldoutID == "" {
+		t.Fatalf("%+v %v", made, err)
+	}
+	judge := g.judge(t, "mock/letters")
+	g.worker(t)
+	run := g.reinforce(t, object{
+		"datasetId": made.ID, "criterionId": judge, "maxSteps": 60, "groupSize": 8, "promptsPerStep": 4, "checkpointEvery": 20,
+		"learningRate": 1e-2,
+	})
+	g.until(t, run.ID, "the end of the run", func(now reinforced) bool { return now.Status == "SUCCEEDED" })
+	rewards := g.rewards(t, run.ID)
+	t.Logf("GRPO: the mean reward of the first five steps is %.3f, and of the last five %.3f", mean(rewards[:5]), mean(rewards[len(rewards)-5:]))
+
+	var candidate proven
+	eventually(t, "the gate of the candidate", func() bool {
+		var all []proven
+		c.get(t, "/v1/grpo/candidates", &all)
+		candidate = all[0]
+		return candidate.Gate != ""
+	})
+	var version struct {
+		Name      string
+		AdoptedAt *string `json:"adopted_at"`
+	}
+	c.get(t, "/v1/model-versions/"+candidate.ModelVersionID, &version)
+	if candidate.Gate != "pass" {
+		t.Fatalf("%+v", candidate)
+	}
+	const base = "ft/base/tiny/bigram"
+	adopt := func(alias string, want int) (text string) {
+		_, text = c.call(t, http.MethodPost, "/v1/model-versions/"+candidate.ModelVersionID+"/adopt",
+			object{"aliasName": alias, "canaryPercent": 50, "evalId": candidate.EvalID}, want, nil)
+		return text
+	}
+	c.call(t, http.MethodPut, "/v1/aliases", object{"name": "other", "target_model": "sim/asked"}, http.StatusOK, nil)
+	if text := adopt("other", http.StatusPreconditionFailed); !strings.Contains(text, "it compares") {
+		t.Error(text)
+	}
+	c.call(t, http.MethodPut, "/v1/aliases", object{
+		"name": "support", "target_model": base, "gate_criterion_id": judge, "gate_mode": "auto",
+	}, http.StatusOK, nil)
+	adopt("support", http.StatusOK)
+	adopt("support", http.StatusOK) // a repetition makes no difference
+	stop := c.keepAsking(t, 2)
+	var a gatedAlias
+	eventually(t, "the gate acts", func() bool { a = c.support(t); return a.CanaryPercent == 0 })
+	stop()
+	if a.TargetModel != version.Name || a.Gate.Verdict != "promote" {
+		t.Errorf("%+v", a)
+	}
+	t.Logf("the gate: %s after %d requests: %s", a.Gate.Verdict, a.judged(), a.Gate.Reason)
+
+	var evals struct {
+		Data []struct{ ID string }
+	}
+	c.get(t, "/v1/evals", &evals)
+	if len(evals.Data) != 1 || evals.Data[0].ID != candidate.EvalID {
+		t.Errorf("%+v", evals)
+	}
+	rates := c.passRates(t, candidate.EvalID)
+	t.Logf("the eval: %.0f %% of the base model's answers pass, and %.0f %% of the candidate's", 100*rates[base], 100*rates[version.Name])
+	p.verifyLedger(t)
+	p.verifyTrail(t)
+}
+
+// What was trained is a model of its workspace alone, listed, priced and streamed, until it is deleted.
+func TestATrainedModelIsServedToItsWorkspaceAlone(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
+		g := newLoop(t, p, 8)
+		g.worker(t)
+		g.awaitWorker(t)
+		c := g.caller()
+		var job tuning
+		c.call(t, http.MethodPost, "/v1/fine-tuning/jobs", object{
+			"baseModel": "tiny/bigram", "trainingFile": g.file, "budgetUsd": 5, "seed": 1, "hyperparameters": object{"epochs": 1},
+		}, http.StatusCreated, &job)
+		eventually(t, "the end of the job", func() bool {
+			c.call(t, http.MethodGet, "/v1/fine-tuning/jobs/"+job.ID, nil, http.StatusOK, &job)
+			return job.Status == "SUCCEEDED"
+		})
+		var version struct{ Name string }
+		c.get(t, "/v1/model-versions/"+job.ModelVersionID, &version)
+		var model struct {
+			OwnedBy string `json:"owned_by"`
+		}
+		c.get(t, "/v1/models/"+version.Name, &model)
+		if !strings.HasPrefix(model.OwnedBy, "ws_") {
+			t.Errorf("%+v", model)
+		}
+		_, text := c.call(t, http.MethodPost, "/v1/chat/completions", chat(version.Name, "say red"), http.StatusOK, nil)
+		if !strings.Contains(text, `"usage"`) {
+			t.Error(text)
+		}
+		streamed := object{"model": version.Name, "stream": true, "messages": []object{{"role": "user", "content": "say red"}}}
+		if _, text = c.call(t, http.MethodPost, "/v1/chat/completions", streamed, http.StatusOK, nil); !strings.Contains(text, "[DONE]") {
+			t.Error(text)
+		}
+		c.call(t, http.MethodDelete, "/v1/model-versions/"+job.ModelVersionID, nil, http.StatusOK, nil)
+		c.call(t, http.MethodPost, "/v1/chat/completions", chat(version.Name, "say red"), http.StatusNotFound, nil)
+		eventually(t, "its engine has ended", func() bool {
+			runs, err := filepath.Glob(filepath.Join(p.data, "engines", "runs", "*"))
+			return err == nil && len(runs) == 0
+		})
+		p.verifyLedger(t)
+	})
+}
