@@ -15,13 +15,15 @@ import { Page, Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, SkeletonLines, Time } from '../../ui/Values'
 import { JsonView } from '../../ui/Viewer'
+import { WhenSeen } from '../../ui/WhenSeen'
 import { SignedProof } from '../judges/SignedProof'
 import type { Version as Shape } from './api'
 import { placeOf } from './lineage'
 import { LineageGraph } from './LineageGraph'
 import { methodNames } from './rows'
+import { Use } from './Use'
 
-/** A trained model: what it was made of, its files, and its proof. */
+/** A trained model: how it is used, what it was made of, its files, and its proof. */
 export default function Version() {
   const ws = useWorkspaceId()
   const { version: id } = useParams({ strict: false }) as { version: string }
@@ -38,6 +40,7 @@ export default function Version() {
       <A to="training" query={{ new: 'job', model: v.id }} className={buttonClass()}>Train it further</A>
       <Delete of={v} />
     </>}>
+      <Use of={v} />
       <Section title="Lineage" actions={<CurlButton call={{ path: `/v1/model-versions/${v.id}/lineage` }} />}>
         {lineage.error && <Refusal error={lineage.error} retry={() => void lineage.refetch()} />}
         {lineage.isPending && <SkeletonLines lines={4} />}
@@ -46,12 +49,12 @@ export default function Version() {
       <div className="grid items-start gap-x-4 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <div className="min-w-0">
           <MadeOf v={v} />
-          <Files v={v} />
         </div>
         <div className="min-w-0">
           <SignedProof of={v} noun="Model version" path={`/v1/model-versions/${v.id}`} link={`${location.origin}/dashboard/w/${ws}/training/models/${v.id}`}>
             <Facts rows={[['Version', <Id value={v.id} />], ['Files', <Digest of={v.artifact_sha256} what="the SHA-256 of its manifest" />], ['Key', <Id value={v.signature.key_id} />]]} />
           </SignedProof>
+          <WhenSeen height={120}><Files v={v} /></WhenSeen>
         </div>
       </div>
     </Page>
