@@ -139,6 +139,7 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
 		d.adoptions(i, versions),
+		d.endpoints(i, versions),
 		envtool.Module(tools),
 		grpo.Module(runs, i.gate),
 		raft.Module(rounds),

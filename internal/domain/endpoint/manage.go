@@ -131,10 +131,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		s.wakeAfter(tx)
 		return audit.Record(ctx, tx, ws, by, object+".create", made.ID, nil, made.shown())
 	})
-	if err != nil {
-		return Endpoint{}, err
-	}
-	return s.Get(ctx, ws, made.ID)
+	return made.shown(), err
 }
 
 // priced sets the engine and the price of an endpoint, and checks that its owner allows it.
