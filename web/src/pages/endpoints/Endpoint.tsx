@@ -37,11 +37,11 @@ function Loaded({ of, above }: { of: Shape; above: React.ReactNode }) {
     <Page title={of.name} above={above} aside={<><Status value={of.status} />{isAsleep(of) && !of.error && <Badge>idle</Badge>}</>} actions={<>
       <CurlButton call={{ path: `/v1/dedicated-endpoints/${of.id}` }} small={false} /><Actions of={of} held={held} />
     </>}>
-      {of.error && <Problem of={of} error={of.error} />}
       <p role="status" className="mb-3 text-sm text-soft">{stateWords(of)}</p>
+      {of.error && <Problem of={of} error={of.error} />}
       <Stats>
         <Stat label="Replicas ready" value={replicasText(of)} hint={of.min_replicas === 0 ? `none after ${seconds(of.idle_timeout_seconds)} without a request` : 'of the least and the most'} />
-        <Stat label="An hour of one" value={<Money usd={of.hourly_usd} />} hint={<>at most <Money usd={mostHourly(of)} /> with all</>} />
+        <Stat label="An hour" value={<Money usd={of.hourly_usd} />} hint={of.max_replicas > 1 ? <>of one replica; at most <Money usd={mostHourly(of)} /> with all</> : 'while its engine is ready'} />
         <Stat label="Spent" value={<Money usd={of.spent_usd} />} hint="charged every minute" to="wallet" query={{ by: 'model', key: of.id }} />
         <Stat label="Set aside" loading={!wallet.data && !wallet.error} value={<Money usd={wallet.data && held} />} hint={held > 0 ? 'comes back where it is not spent' : 'nothing, while no engine runs'} to="wallet" />
         <Stat label="Last use" value={of.last_used_at ? <Time value={of.last_used_at} relative /> : 'never'} />

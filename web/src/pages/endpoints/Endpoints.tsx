@@ -23,23 +23,23 @@ import { baseModels, replicasText, stateNote } from './endpoint'
 import { NewEndpoint } from './NewEndpoint'
 
 const columns = (names: Map<string, string>): Column<Endpoint>[] => [
-  { id: 'name', header: 'Name', width: 'minmax(120px,1.2fr)', card: 'title', cell: (one) => <span className="font-medium">{one.name}</span> },
+  { id: 'name', header: 'Name', width: 'minmax(110px,1fr)', card: 'title', cell: (one) => <span className="font-medium">{one.name}</span> },
   {
-    id: 'status', header: 'State', width: '150px', card: 'title',
+    id: 'status', header: 'State', width: '185px', card: 'title',
     cell: (one) => <span className="flex items-center gap-1.5"><Status value={one.status} /><span className="truncate text-xs text-soft">{stateNote(one)}</span></span>,
   },
   {
-    id: 'model', header: 'Model id', width: 'minmax(220px,2fr)', card: 'none',
+    id: 'model', header: 'Model id', width: 'minmax(300px,1.6fr)', card: 'none',
     cell: (one) => (
       <span className="flex items-center gap-1" onClick={(event) => event.stopPropagation()}>
         <code className="truncate font-mono text-xs">{one.model}</code><CopyButton text={one.model} label="" what={`the model id of ${one.name}`} />
       </span>
     ),
   },
-  { id: 'serves', header: 'Serves', width: 'minmax(140px,1.2fr)', card: 'line', cell: (one) => <Served of={one} name={names.get(one.model_version_id ?? '')} /> },
-  { id: 'replicas', header: 'Replicas', width: '90px', named: true, cell: replicasText },
+  { id: 'replicas', header: 'Replicas', width: '90px', named: true, cell: (one) => <span title="ready now, of the least and the most">{replicasText(one)}</span> },
   { id: 'hour', header: 'An hour', width: '90px', right: true, card: 'none', cell: (one) => <Money usd={one.hourly_usd} /> },
-  { id: 'spent', header: 'Spent', width: '90px', right: true, named: true, cell: (one) => <Money usd={one.spent_usd} /> },
+  { id: 'spent', header: 'Spent', width: '104px', right: true, named: true, cell: (one) => <Money usd={one.spent_usd} /> },
+  { id: 'serves', header: 'Serves', width: 'minmax(150px,1.4fr)', cell: (one) => <Served of={one} name={names.get(one.model_version_id ?? '')} /> },
   { id: 'used', header: 'Last use', width: '90px', card: 'none', cell: (one) => <Time value={one.last_used_at} relative /> },
 ]
 

@@ -17,7 +17,7 @@ export function stateWords(one: Endpoint): string {
   const code = one.error?.code
   switch (one.status) {
     case 'PENDING': return code === 'engine_waits' ? 'No engine can be started now; it is tried further.' : 'An engine is asked for.'
-    case 'STARTING': return 'Its engine loads the model. Requests wait for it.'
+    case 'STARTING': return code === 'engine_waits' ? 'No engine can be started now; it is tried further.' : 'Its engine loads the model. Requests wait for it.'
     case 'RUNNING':
       if (one.replicas > 0) return 'It answers.'
       return code ? 'Its engine has ended, and another is started.' : 'Nobody calls it: it has no engine, and costs nothing. The next request wakes it.'
@@ -132,7 +132,8 @@ export function snippets(model: string, origin: string): { id: string; label: st
   return [
     {
       id: 'curl', label: 'curl', text: `curl ${origin}/v1/chat/completions \\
-  -H "Authorization: Bearer $SOVEREIGN_API_KEY" -H "Content-Type: application/json" \\
+  -H "Authorization: Bearer $SOVEREIGN_API_KEY" \\
+  -H "Content-Type: application/json" \\
   -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}]}'`,
     },
     {

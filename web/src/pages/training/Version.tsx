@@ -15,7 +15,6 @@ import { Page, Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, SkeletonLines, Time } from '../../ui/Values'
 import { JsonView } from '../../ui/Viewer'
-import { WhenSeen } from '../../ui/WhenSeen'
 import { SignedProof } from '../judges/SignedProof'
 import type { Version as Shape } from './api'
 import { placeOf } from './lineage'
@@ -49,12 +48,12 @@ export default function Version() {
       <div className="grid items-start gap-x-4 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <div className="min-w-0">
           <MadeOf v={v} />
+          <Files v={v} />
         </div>
         <div className="min-w-0">
           <SignedProof of={v} noun="Model version" path={`/v1/model-versions/${v.id}`} link={`${location.origin}/dashboard/w/${ws}/training/models/${v.id}`}>
             <Facts rows={[['Version', <Id value={v.id} />], ['Files', <Digest of={v.artifact_sha256} what="the SHA-256 of its manifest" />], ['Key', <Id value={v.signature.key_id} />]]} />
           </SignedProof>
-          <WhenSeen height={120}><Files v={v} /></WhenSeen>
         </div>
       </div>
     </Page>
@@ -86,14 +85,16 @@ function MadeOf({ v }: { v: Shape }) {
 
 function Files({ v }: { v: Shape }) {
   const ws = useWorkspaceId()
+  const [open, setOpen] = useState(false)
   const files = useQuery({
-    queryKey: ['model-files', ws, v.id], queryFn: ({ signal }) => data(v1(ws).GET('/v1/model-versions/{id}/files', { params: { path: { id: v.id } }, signal })),
+    queryKey: ['model-files', ws, v.id], enabled: open, queryFn: ({ signal }) => data(v1(ws).GET('/v1/model-versions/{id}/files', { params: { path: { id: v.id } }, signal })),
   })
   const href = (name: string) => download(ws, `/model-versions/${v.id}/files/${name.split('/').map(encodeURIComponent).join('/')}`)
   return (
     <Section title="Files" aside={bytes(v.bytes)} flush actions={<CurlButton call={{ path: `/v1/model-versions/${v.id}/files` }} />}>
       {files.error && <div className="p-3"><Refusal error={files.error} retry={() => void files.refetch()} /></div>}
-      {files.isPending && <div className="p-3"><SkeletonLines lines={3} /></div>}
+      {!open && <p className="px-3.5 py-3"><Button icon={<DownloadIcon size={14} />} onClick={() => setOpen(true)}>List the files</Button></p>}
+      {open && files.isPending && <div className="p-3"><SkeletonLines lines={3} /></div>}
       <ul>
         {files.data?.data.map((file) => (
           <li key={file.name} className="flex flex-wrap items-center gap-x-3 gap-y-1 border-b border-line px-3.5 py-2 text-sm last:border-0">
