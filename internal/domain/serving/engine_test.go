@@ -107,7 +107,7 @@ func TestTheCommandFollowsWhatAVersionIs(t *testing.T) {
 			t.Errorf("want %s\n got %s", c.want, got)
 		}
 	}
-	plain := serving.Template("llama")
+	plain := serving.Template("small")
 	if _, err := plain.Launch(serving.Spec{Folder: adapter, Version: "mv_1"}, at); err == nil {
 		t.Error("an engine without version_args takes an adapter")
 	}

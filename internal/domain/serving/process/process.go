@@ -34,7 +34,9 @@ type Config struct {
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	Look     time.Duration // between looks at the health of an engine that starts; a ready one has ten times as much
 	Hung     time.Duration // how long a ready engine may not answer before it is ended
-	LogBytes int64         // how long the file of an engine's output may get
+	LogBytes int64         // what an engine's output may take of the disk
+
+	NoCgroups bool // as on a machine without them
 }
 
 // A Backend runs engines on this machine. It implements serving.Backend.
@@ -101,9 +103,11 @@ func Open(c Config) (*Backend, error) {
 	if b.sovereign, err = os.Executable(); err != nil {
 		return nil, fmt.Errorf("find the server's program: %w", err)
 	}
-	if b.cgroups, err = cgroupParent(); err != nil {
-		b.once("engines run without cgroups of their own: the server may not make any", "err", err)
-		b.cgroups = ""
+	if !c.NoCgroups {
+		if b.cgroups, err = cgroupParent(); err != nil {
+			b.once("engines run without cgroups of their own: the server may not make any", "err", err)
+			b.cgroups = ""
+		}
 	}
 	if err := os.MkdirAll(b.runs(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of engines: %w", err)

@@ -22,6 +22,9 @@ import (
 // The test's own program is the engines too: with a behaviour and an address as its arguments.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "engine" {
+		if os.Args[2] == "server" {
+			server(os.Args[3])
+		}
 		engine(servingtest.Behaviour(os.Args[2]), os.Args[3])
 	}
 	os.Exit(m.Run())
@@ -123,7 +126,10 @@ func (m *machine) processes(t *testing.T) map[string]int {
 		if _, err := fmt.Sscanf(output, "/proc/%d/", &pid); err != nil {
 			t.Fatal(err)
 		}
-		found[strings.TrimSuffix(filepath.Base(to), ".log")] = pid
+		id := strings.TrimSuffix(filepath.Base(to), ".log")
+		if before, known := found[id]; !known || pid < before { // the engine, and not what it has started
+			found[id] = pid
+		}
 	}
 	return found
 }
