@@ -28,7 +28,8 @@ func (i *instance) chooseEngine(baseModel, gpuType string) (engine, gpu string, 
 	case found != nil:
 		return found.Name, gpuType, nil
 	case i.templates.For(baseModel, "") != nil:
-		return "", "", fault.Invalid("gpuType", fmt.Sprintf("%q is none on which an engine of the server serves %s", gpuType, baseModel))
+		return "", "", fault.Invalid("gpuType",
+			fmt.Sprintf("%q is none on which an engine of the server serves %s", gpuType, baseModel))
 	default:
 		return "", "", fault.Invalid("baseModel", fmt.Sprintf("%q can be served by no engine of the server", baseModel))
 	}

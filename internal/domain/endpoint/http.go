@@ -62,7 +62,8 @@ type operator struct{ s *Store }
 
 func (o *operator) routes() []api.Route {
 	return []api.Route{
-		api.Get("/dedicated-endpoints", api.Operator, o.list, "List the dedicated endpoints of all workspaces, the newest first"),
+		api.Get("/dedicated-endpoints", api.Operator, o.list,
+			"List the dedicated endpoints of all workspaces, the newest first"),
 		api.Post("/dedicated-endpoints/{id}/stop", api.Operator, o.stop, "Stop any dedicated endpoint"),
 	}
 }

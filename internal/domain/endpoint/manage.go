@@ -60,7 +60,8 @@ type Store struct {
 // NewStore returns a store.
 func NewStore(c Config) *Store {
 	return &Store{
-		Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{}, files: files{all: map[string]*fetch{}},
+		Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{},
+		files: files{all: map[string]*fetch{}},
 	}
 }
 

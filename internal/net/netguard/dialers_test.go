@@ -19,8 +19,8 @@ type use struct{ file, what string }
 // dialers are the files and folders that dial without a Guard, each with what they dial. No customer chooses any of it.
 var dialers = map[string]string{
 	"internal/net/netguard/netguard.go":    "the guard",
-	"internal/wire/upstream/nethttp.go":    "the providers' base URLs, which are the operator's",
-	"internal/net/http1/http1.go":          "the origin that it is made for: the providers' base URLs",
+	"internal/wire/upstream/nethttp.go":    "the base URLs of providers, which are the operator's, and of engines, which the server runs",
+	"internal/net/http1/http1.go":          "the origin that it is made for: the base URLs of providers and engines",
 	"internal/net/http1/clientconn.go":     "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
 	"internal/app/gateclient.go":           "the server that the user of sovereign gate names",

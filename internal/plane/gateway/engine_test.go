@@ -191,9 +191,16 @@ func TestACallerThatLeavesDoesNotWaitForAnEngine(t *testing.T) {
 	}
 }
 
+// It is idle, and so it would be asked first every time.
 func TestALostReplicaIsReplacedByAnother(t *testing.T) {
 	b, lost, e := newOwnBench(t, 0), newEngine(t), newEngine(t)
 	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: time.Hour, Retries: 1})
+	b.group.Set([]engines.Replica{e.replica("r")})
+	busy, err := b.group.Acquire(t.Context(), "there")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Release(false)
 	b.group.Set([]engines.Replica{lost.replica("lost"), e.replica("r")})
 	lost.Close()
 	for range 4 {
@@ -208,7 +215,7 @@ func TestALostReplicaIsReplacedByAnother(t *testing.T) {
 
 func TestAnOwnModelHasACircuitPerWorkspace(t *testing.T) {
 	b, lost, e := newOwnBench(t, 0), newEngine(t), newEngine(t)
-	b.Breaker.Apply(breaker.Settings{Failures: 1, Pause: time.Hour, Longest: time.Hour})
+	b.Breaker.Apply(breaker.Settings{Failures: 1, Pause: time.Nanosecond, Longest: time.Hour})
 	lost.Close()
 	b.group.Set([]engines.Replica{lost.replica("lost")})
 	if _, err := b.ask(trainedRequest); err == nil {
@@ -217,6 +224,11 @@ func TestAnOwnModelHasACircuitPerWorkspace(t *testing.T) {
 	if open := b.Breaker.Open(); len(open) != 1 || open[0] != "ft/t for ws_1" {
 		t.Errorf("%q are open", open)
 	}
+	b.group.Set(nil)
+	if _, err := b.ask(trainedRequest); err == nil || len(b.Breaker.Open()) != 1 { // the probe found no engine
+		t.Errorf("%v, and %q are open", err, b.Breaker.Open())
+	}
+	b.Breaker.Apply(breaker.Settings{Failures: 1, Pause: time.Hour, Longest: time.Hour})
 	b.group.Set([]engines.Replica{e.replica("r")})
 	b.Own.Put("ws_2", model("ft/t", func(m *live.Model) { m.Provider, m.Engines = live.Engines, "g" }))
 	b.funds.Credit("ws_2", credit)
@@ -254,5 +266,47 @@ func TestAThousandWaitingCallersCostMemoryOnly(t *testing.T) {
 	b.Engines.Close("g")
 	if group.Wait(); refused.Load() != callers || b.wakes.Load() != 1 {
 		t.Errorf("%d of %d refused, woken %d times", refused.Load(), callers, b.wakes.Load())
+	}
+}
+
+func TestATrainedModelIsLoggedAndADedicatedEndpointNever(t *testing.T) {
+	for id, rows := range map[string]int{"dedicated/d": 0, "ft/t": 1} {
+		for _, cache := range []string{"off", "on"} {
+			g := newGated(t)
+			g.Own.Put(home, model(id))
+			g.request.Body, g.request.Cache = []byte(strings.Replace(plainRequest, `"m"`, `"`+id+`"`, 1)), cache
+			for range 2 {
+				if err := g.serve(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if draws, logged := g.records(); len(draws) != 0 || logged != 2*rows {
+				t.Errorf("%s, cache %s: %d rows, want %d", id, cache, logged, 2*rows)
+			}
+		}
+	}
+}
+
+func TestACachedAnswerWakesNoEngine(t *testing.T) {
+	b, e := newOwnBench(t, 0), newEngine(t)
+	b.Workspaces.Put(home, live.Settings{Cache: true})
+	b.group.Set([]engines.Replica{e.replica("r")})
+	for range 2 {
+		if w, err := b.ask(dedicatedRequest); err != nil || w.Body.String() != good {
+			t.Fatalf("%v %s", err, w.Body)
+		}
+		b.group.Set(nil)
+	}
+	if b.wakes.Load() != 0 || len(e.bodies) != 1 {
+		t.Errorf("woken %d times, asked %d times", b.wakes.Load(), len(e.bodies))
+	}
+}
+
+// Workspaces name their own models, and metrics must not grow with what they name.
+func TestMetricsCountOwnModelsByTheirPrefix(t *testing.T) {
+	for id, want := range map[string]string{"dedicated/d": "dedicated", "ft/a": "ft", "ft/b": "ft", "p/m": "p/m"} {
+		if got := modelLabel(model(id)); got != want {
+			t.Errorf("%s is counted as %s, want %s", id, got, want)
+		}
 	}
 }
