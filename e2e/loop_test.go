@@ -36,8 +36,7 @@ func killEngines(t *testing.T, data string) {
 func newLoop(t *testing.T, p instance, prompts int) *gym {
 	t.Helper()
 	t.Cleanup(func() { killEngines(t, p.data) })
-	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small",
-		"--limits-default-max-tokens", "12")
+	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small")
 }
 
 // A proven is a candidate with what its eval has found.
@@ -48,7 +47,7 @@ type proven struct {
 	GateReason     string `json:"gate_reason"`
 }
 
-// passRates are the shares of the cases in which a model passes, by model.
+// passRates are the shares of the cases in which the baseline and the candidate of an eval pass.
 func (c *caller) passRates(t *testing.T, eval string) map[string]float64 {
 	t.Helper()
 	var found struct {
@@ -76,14 +75,17 @@ func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 	g := newLoop(t, p, 128)
 	c := g.caller()
 	_, made, err := createDataset(c.address, c.key, `{"name":"loop","holdout_pct":40}`)
-	if err != nil || made.HoldoutID == "" {
-		t.Fatalf("%+v %v", made, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	eventually(t, "the dataset", func() bool { return c.get(t, "/v1/datasets/"+made.ID, &made) == http.StatusOK })
+	t.Logf("%d examples, and others in %s", made.Rows, made.HoldoutID)
+	p.mustAdmin(t, nil, "workspace", "set", "--workspace", "default", "--default-max-tokens", "12", "--json") // as the model is trained
 	judge := g.judge(t, "mock/letters")
 	g.worker(t)
 	run := g.reinforce(t, object{
-		"datasetId": made.ID, "criterionId": judge, "maxSteps": 60, "groupSize": 8, "promptsPerStep": 4, "checkpointEvery": 20,
-		"learningRate": 1e-2,
+		"datasetId": made.ID, "criterionId": judge, "maxSteps": 120, "groupSize": 16, "promptsPerStep": 8, "checkpointEvery": 40,
+		"learningRate": 2e-3, "budgetUsd": 60,
 	})
 	g.until(t, run.ID, "the end of the run", func(now reinforced) bool { return now.Status == "SUCCEEDED" })
 	rewards := g.rewards(t, run.ID)
@@ -136,7 +138,10 @@ func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 		t.Errorf("%+v", evals)
 	}
 	rates := c.passRates(t, candidate.EvalID)
-	t.Logf("the eval: %.0f %% of the base model's answers pass, and %.0f %% of the candidate's", 100*rates[base], 100*rates[version.Name])
+	if rates["candidate"] < 0.5 || rates["baseline"] > 0.1 {
+		t.Errorf("%v", rates)
+	}
+	t.Logf("the eval: %.0f %% of the base model's answers pass, and %.0f %% of the candidate's", 100*rates["baseline"], 100*rates["candidate"])
 	p.verifyLedger(t)
 	p.verifyTrail(t)
 }
