@@ -32,7 +32,7 @@ func main() {
 		os.Exit(3)
 	}
 	time.Sleep(*load)
-	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", *host, *port)) //nolint:noctx // it listens until it ends
+	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", *host, *port))
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

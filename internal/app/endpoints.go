@@ -14,7 +14,7 @@ func (d *domains) endpoints(i *instance, versions *modelversion.Store) module.Mo
 	s := endpoint.NewStore(endpoint.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
 		Artifacts: i.artifacts, Versions: versions, Prices: i.gpuPrices, Own: i.state.own, Registry: i.plane.engines,
-		Backend: i.engines, Choose: i.chooseEngine, Folders: i.folders, Log: i.log,
+		Backend: i.engines, Engines: i.templates, Choose: i.chooseEngine, Folders: i.folders, Log: i.log,
 	})
 	return endpoint.Module(s, endpoint.Deps{Serving: i.gate, ColdStart: i.serving.ColdStart})
 }
@@ -28,7 +28,8 @@ func (i *instance) chooseEngine(baseModel, gpuType string) (engine, gpu string, 
 	case found != nil:
 		return found.Name, gpuType, nil
 	case i.templates.For(baseModel, "") != nil:
-		return "", "", fault.Invalid("gpuType", fmt.Sprintf("%q is none on which an engine of the server serves %s", gpuType, baseModel))
+		return "", "", fault.Invalid("gpuType",
+			fmt.Sprintf("%q is none on which an engine of the server serves %s", gpuType, baseModel))
 	default:
 		return "", "", fault.Invalid("baseModel", fmt.Sprintf("%q can be served by no engine of the server", baseModel))
 	}

@@ -50,10 +50,11 @@ export const entries: Entry[] = [
   { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [['aliases', () => import('./pages/aliases/Aliases')], ['aliases/$alias', () => import('./pages/aliases/Alias')]] },
   { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [['rewards', () => import('./pages/rewards/Rewards')], ['rewards/$session', () => import('./pages/rewards/Session')]] },
   {
-    id: 'training', label: 'Training', letter: 'n', icon: BoxesIcon, about: 'Runs, models, RAFT, tools',
+    id: 'training', label: 'Training', letter: 'n', icon: BoxesIcon, about: 'Runs, models, endpoints, RAFT, tools',
     paths: [
       ['training', () => import('./pages/training/Training')], ['training/runs/$run', () => import('./pages/training/Run')],
       ['training/models/$version', () => import('./pages/training/Version')], ['training/rounds/$round', () => import('./pages/training/Round')],
+      ['training/endpoints/$endpoint', () => import('./pages/endpoints/Endpoint')],
     ],
   },
   { id: 'wallet', label: 'Wallet', letter: 'm', icon: WalletIcon, about: 'Balance, holds, usage, statements', paths: [['wallet', () => import('./pages/wallet/Wallet')], ['wallet/statements/$month', () => import('./pages/wallet/Statement')]] },

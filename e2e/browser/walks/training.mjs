@@ -90,6 +90,10 @@ export default async function ({ facts, open, step }) {
   await graph.getByRole('cell', { name: 'base model' }).waitFor()
   await owner.visit(`training/models/${idOf()}`, /^ft\/bigram-words-/)
 
+  step('no pool serves it: the page says so, and what to do')
+  await page.getByText('not callable').waitFor()
+  await page.getByRole('link', { name: 'Serve on own engines' }).waitFor()
+
   step('prove it: in the browser by a key, and to a colleague with two files')
   await page.keyboard.press('v')
   await page.getByText(/^Valid: every number shown/).waitFor()
@@ -101,6 +105,7 @@ export default async function ({ facts, open, step }) {
   const command = await page.locator('pre', { hasText: 'sovereign verify' }).first().innerText()
   const said = execFileSync('sh', ['-c', `${command.replace(/^sovereign /, '"$PROGRAM" ')} 2>&1`], { cwd: folder, env: { ...process.env, PROGRAM: facts.program } })
   assert.match(String(said), /: valid, signed by /)
+  await owner.button('List the files').click()
   const [model] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'model.bin' }).click()])
   assert.equal(model.suggestedFilename(), 'model.bin')
 

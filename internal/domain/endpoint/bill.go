@@ -19,10 +19,10 @@ import (
 )
 
 // The seconds in which an engine was ready are charged, each once. What is to be charged is written to the life's row
-// first, with the number of the charge and the hold that pays. Then the charge goes the way of every charge: through the
-// journal into the ledger, where its row has the replica's id and the number. When the ledger has that row, the seconds
-// count as billed. After a crash in between, the start posts the journal before anything is charged: a charge without a row
-// in the ledger was never made.
+// first, with the number of the charge and the hold that pays. Then the charge goes the way of every charge: through
+// the journal into the ledger, where its row has the replica's id and the number. When the ledger has that row, the
+// seconds count as billed. After a crash in between, the start posts the journal before anything is charged: a charge
+// without a row in the ledger was never made.
 
 const (
 	meterEvery = time.Minute // between two charges of a replica
@@ -48,8 +48,8 @@ func (l *life) due() int64 {
 	return max(rest, 0)
 }
 
-// bill charges what an endpoint's engines have run, and opens the next hold before the present one is used up. It reports
-// whether the wallet cannot pay any longer.
+// bill charges what an endpoint's engines have run, and opens the next hold before the present one is used up. It
+// reports whether the wallet cannot pay any longer.
 func (s *Store) bill(ctx context.Context, e *record, lives []life) (broke bool, err error) {
 	if err := s.chargeAll(ctx, e, lives); err != nil { // what was begun before
 		return false, err
@@ -82,8 +82,8 @@ func (s *Store) margin(e *record) money.Nano {
 	return e.most(reserve)
 }
 
-// renew replaces the hold of an endpoint by one that pays a charge and what follows, as far as the wallet has it. It reports
-// whether the wallet cannot.
+// renew replaces the hold of an endpoint by one that pays a charge and what follows, as far as the wallet has it. It
+// reports whether the wallet cannot.
 func (s *Store) renew(ctx context.Context, e *record, cost money.Nano) (broke bool, err error) {
 	for _, d := range shorter {
 		if !e.Status.Serves() {
@@ -220,7 +220,8 @@ func (s *Store) charge(e *record, l *life) error {
 	if err != nil {
 		return fmt.Errorf("charge %s: %w", name, err)
 	}
-	tab.SetModel(&live.Model{ID: e.model(), Provider: provider}, live.Price{Rates: live.Rates{GPUSecond: train.Rate(e.Price)}}, false)
+	price := live.Price{Rates: live.Rates{GPUSecond: train.Rate(e.Price)}}
+	tab.SetModel(&live.Model{ID: e.model(), Provider: provider}, price, false)
 	err = tab.Settle(till.Settlement{
 		Outcome: outcome.Finished, Usage: live.Usage{GPUSeconds: l.Due * e.GPUCount}, Counted: true, Capped: true,
 	})

@@ -50,8 +50,8 @@ func (l *life) seconds() int64 {
 	return int64(end.Sub(l.ReadyAt) / time.Second)
 }
 
-// observe compares the lives that are known with what the backend lists now. It returns all lives, the oldest first, and
-// counts those that ended by themselves.
+// observe compares the lives that are known with what the backend lists now. It returns all lives, the oldest first,
+// and counts those that ended by themselves.
 func observe(e *record, known []life, listed []serving.Replica, now clock.Time) []life {
 	all := slices.Clone(known)
 	seen := map[string]bool{}
@@ -131,8 +131,8 @@ type plan struct {
 	gone  bool     // the endpoint was deleted, and nothing is left of it
 }
 
-// decide returns what becomes of an endpoint, and what shall be done. It depends on its arguments alone. lives are sorted,
-// the oldest first.
+// decide returns what becomes of an endpoint, and what shall be done. It depends on its arguments alone. lives are
+// sorted, the oldest first.
 func decide(e record, lives []life, f facts) (record, []life, plan) {
 	was := e.Status
 	lives = slices.Clone(lives)

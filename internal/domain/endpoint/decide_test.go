@@ -175,8 +175,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// Whatever an endpoint is and does: its state follows by the table, no more engines run than it may have, only ready ones
-// that stay serve, and deciding again in the same state and with the same facts decides the same.
+// Whatever an endpoint is and does: its state follows by the table, no more engines run than it may have, only ready
+// ones that stay serve, and deciding again in the same state and with the same facts decides the same.
 func TestDecisionsKeepTheirBoundsForAnyFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := example{e: record{

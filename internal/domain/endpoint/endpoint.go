@@ -1,5 +1,6 @@
-// Package endpoint serves a model on engines that are one workspace's alone: dedicated endpoints. An endpoint has as many
-// replicas as its use needs, down to none. What its engines run is paid by the second, from named holds of the endpoint.
+// Package endpoint serves a model on engines that are one workspace's alone: dedicated endpoints. An endpoint has as
+// many replicas as its use needs, down to none. What its engines run is paid by the second, from named holds of the
+// endpoint.
 package endpoint
 
 import (

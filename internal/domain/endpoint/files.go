@@ -34,8 +34,8 @@ type fetch struct {
 	runs    bool
 }
 
-// folder returns where the files of an endpoint's version are. Empty, if they are not there yet: they are being fetched.
-// Then problem may say why they were not there before.
+// folder returns where the files of an endpoint's version are. Empty, if they are not there yet: they are being
+// fetched. Then problem may say why they were not there before.
 func (s *Store) folder(ctx context.Context, e *record) (folder, problem string) {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()

@@ -31,8 +31,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A house is a server with two workspaces that have money, in a world of engines. An hour of its GPU costs $3.60: a second
-// costs a tenth of a cent.
+// A house is a server with two workspaces that have money, in a world of engines. An hour of its GPU costs $3.60: a
+// second costs a tenth of a cent.
 type house struct {
 	*Store
 	*world

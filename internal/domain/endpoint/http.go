@@ -16,6 +16,8 @@ func (h *handler) routes() []api.Route {
 			"Serve a model on engines of its own. What an hour with all replicas costs is set aside from the wallet",
 			api.Creates, api.Flat, api.Spends),
 		api.Get("/dedicated-endpoints", api.Reader, h.list, "List dedicated endpoints, the newest first", api.Flat),
+		api.Get("/dedicated-endpoints/engines", api.Reader, h.offers,
+			"List what dedicated endpoints can be made of: engines, what they serve, and what an hour of a GPU costs", api.Flat),
 		api.Get("/dedicated-endpoints/{id}", api.Reader, h.get, "Read a dedicated endpoint", api.Flat),
 		api.Post("/dedicated-endpoints/{id}/start", api.Admin, h.start,
 			"Start an endpoint that has stopped or failed, at the present price", api.Flat, api.Spends),
@@ -60,7 +62,8 @@ type operator struct{ s *Store }
 
 func (o *operator) routes() []api.Route {
 	return []api.Route{
-		api.Get("/dedicated-endpoints", api.Operator, o.list, "List the dedicated endpoints of all workspaces, the newest first"),
+		api.Get("/dedicated-endpoints", api.Operator, o.list,
+			"List the dedicated endpoints of all workspaces, the newest first"),
 		api.Post("/dedicated-endpoints/{id}/stop", api.Operator, o.stop, "Stop any dedicated endpoint"),
 	}
 }

@@ -41,6 +41,7 @@ type Config struct {
 	Own      *live.OwnModels
 	Registry *engines.Registry
 	Backend  serving.Backend // nil on a server that runs no engines
+	Engines  serving.Engines // of the server, for people who choose one
 	// Choose returns the engine that serves a base model, and the GPU type when none was asked for.
 	Choose  func(baseModel, gpuType string) (engine, gpu string, err error)
 	Folders Folders
@@ -59,7 +60,8 @@ type Store struct {
 // NewStore returns a store.
 func NewStore(c Config) *Store {
 	return &Store{
-		Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{}, files: files{all: map[string]*fetch{}},
+		Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{},
+		files: files{all: map[string]*fetch{}},
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, erro
 	for i, r := range rows {
 		all[i] = module.Notice{
 			Kind: "endpoint.failed", Subject: r.ID, Title: fmt.Sprintf("The dedicated endpoint %s has stopped", r.Name),
-			Detail: r.ErrorMessage, At: r.StartedAt, Link: module.Link{Page: "endpoints/" + r.ID},
+			Detail: r.ErrorMessage, At: r.StartedAt, Link: module.Link{Page: "training/endpoints/" + r.ID},
 		}
 	}
 	return all, nil

@@ -59,7 +59,8 @@ func (p *publisher) Fill(ctx context.Context) error {
 
 // Apply publishes an endpoint as it is now.
 func (p *publisher) Apply(ctx context.Context, c db.Change) error {
-	r, err := db.Maybe[record](ctx, p.DB.In(c.Workspace), `SELECT `+columns+` WHERE workspace_id = $1 AND id = $2`, c.Subject)
+	r, err := db.Maybe[record](ctx, p.DB.In(c.Workspace),
+		`SELECT `+columns+` WHERE workspace_id = $1 AND id = $2`, c.Subject)
 	if err != nil {
 		return fmt.Errorf("read a dedicated endpoint: %w", err)
 	}

@@ -20,9 +20,9 @@ var seed = flag.Uint64("seed", 0, "replay one simulation")
 // errKilled is what a server dies of in a simulation.
 var errKilled = errors.New("killed")
 
-// Engines crash, load slowly or not at all, servers are killed between any two steps, people create, stop, start and delete,
-// and wallets run dry. In the end everything that was deleted is gone, and every second of a ready engine was charged at
-// most once, and all but an interval of those in which a server saw it.
+// Engines crash, load slowly or not at all, servers are killed between any two steps, people create, stop, start and
+// delete, and wallets run dry. In the end everything that was deleted is gone, and every second of a ready engine was
+// charged at most once, and all but an interval of those in which a server saw it.
 func TestSerialSimulatedEndpointsConvergeAndAreChargedOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		seeds := []uint64{1, 2, 3}

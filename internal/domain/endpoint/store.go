@@ -22,7 +22,8 @@ const columns = `workspace_id, id, name, routing_key, status, base_model, model_
 
 // find reads an endpoint that is not deleted.
 func find(ctx context.Context, in db.Scoped, endpointID string) (record, error) {
-	r, err := db.Maybe[record](ctx, in, `SELECT `+columns+` WHERE workspace_id = $1 AND id = $2 AND deleted_at = 0`, endpointID)
+	r, err := db.Maybe[record](ctx, in,
+		`SELECT `+columns+` WHERE workspace_id = $1 AND id = $2 AND deleted_at = 0`, endpointID)
 	switch {
 	case err != nil:
 		return record{}, fmt.Errorf("find a dedicated endpoint: %w", err)
@@ -79,8 +80,8 @@ func insert(ctx context.Context, in db.Scoped, by tenant.Actor, r *record) error
 	return quota.Check(ctx, in, quota.DedicatedEndpoints, 1)
 }
 
-// update stores what has changed of an endpoint since it was read. It is refused when somebody else has changed it since,
-// and when its state may not follow the one before.
+// update stores what has changed of an endpoint since it was read. It is refused when somebody else has changed it
+// since, and when its state may not follow the one before.
 func update(ctx context.Context, tx *db.Tx, before, r *record) error {
 	if before.Status != r.Status && !before.Status.May(r.Status) {
 		return fault.Conflict("the endpoint is %s, and cannot become %s", before.Status, r.Status)

@@ -53,7 +53,8 @@ func (s *Store) reconcile(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list engines: %w", err)
 	}
-	// The rows are read after the list: what runs of an endpoint that was created in between is not taken for an orphan.
+	// The rows are read after the list: what runs of an endpoint that was created in between is not taken for an
+	// orphan.
 	active, err := readActive(ctx, s.DB)
 	if err != nil {
 		return err
@@ -95,8 +96,8 @@ func (s *Store) end(ctx context.Context, d *serving.Deployment) error {
 	return errors.Join(all...)
 }
 
-// step looks at one endpoint: what its engines do is noted, what becomes of it is decided and stored, then done, and what
-// was run is charged.
+// step looks at one endpoint: what its engines do is noted, what becomes of it is decided and stored, then done, and
+// what was run is charged.
 func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) error {
 	before := *e
 	known, err := readLives(ctx, s.DB.In(e.Workspace), e.ID)
@@ -155,8 +156,8 @@ func (s *Store) look(ctx context.Context, e *record, d *serving.Deployment) fact
 	return f
 }
 
-// store stores what has become of an endpoint and the lives of its engines. Engines are paid from a hold, which is opened
-// before the first and ended after the last; where the wallet cannot cover one, the endpoint stops.
+// store stores what has become of an endpoint and the lives of its engines. Engines are paid from a hold, which is
+// opened before the first and ended after the last; where the wallet cannot cover one, the endpoint stops.
 func (s *Store) store(
 	ctx context.Context, before *record, next record, known, lives []life, do plan,
 ) (record, plan, error) {
@@ -215,7 +216,9 @@ func (s *Store) change(ctx context.Context, tx *db.Tx, before, next *record) err
 	if err := update(ctx, tx, before, next); err != nil {
 		return err
 	}
-	if failed := next.Status == Failed && before.Status != Failed; !failed && !(next.ErrorCode == codeBalance && before.ErrorCode == "") {
+	failed := next.Status == Failed && before.Status != Failed
+	broke := next.ErrorCode == codeBalance && before.ErrorCode != codeBalance
+	if !failed && !broke {
 		return nil
 	}
 	return notice.Add(ctx, tx, next.Workspace, notice.Notice{

@@ -828,6 +828,114 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/dedicated-endpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List dedicated endpoints, the newest first
+         * @description Permission: any key.
+         */
+        get: operations["get-dedicated-endpoints"];
+        put?: never;
+        /**
+         * Serve a model on engines of its own. What an hour with all replicas costs is set aside from the wallet
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-dedicated-endpoints"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dedicated-endpoints/engines": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what dedicated endpoints can be made of: engines, what they serve, and what an hour of a GPU costs
+         * @description Permission: any key.
+         */
+        get: operations["get-dedicated-endpoints-engines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dedicated-endpoints/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a dedicated endpoint
+         * @description Permission: any key.
+         */
+        get: operations["get-dedicated-endpoints-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an endpoint and end its engines
+         * @description Permission: owner or admin.
+         */
+        delete: operations["delete-dedicated-endpoints-id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dedicated-endpoints/{id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start an endpoint that has stopped or failed, at the present price
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-dedicated-endpoints-id-start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dedicated-endpoints/{id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop an endpoint when it has answered what it is asked now
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-dedicated-endpoints-id-stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/embeddings": {
         parameters: {
             query?: never;
@@ -1696,6 +1804,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/model-versions/{id}/adopt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have an alias use a trained model, as its canary. 412 without a proof that it is no worse than the model which the alias stands for
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-model-versions-id-adopt"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/model-versions/{id}/files": {
         parameters: {
             query?: never;
@@ -2521,6 +2649,27 @@ export interface components {
             /** @enum {string} */
             original_verdict: "pass" | "fail";
         };
+        Adoption: {
+            /** Format: date-time */
+            adopted_at: string;
+            alias: components["schemas"]["Alias"];
+            /** @description What was named as the proof */
+            eval_id: string | null;
+            model_version: components["schemas"]["ModelVersion"];
+            /** @enum {string} */
+            object: "adoption";
+        };
+        AdoptionRequest: {
+            /** @description An alias of the workspace */
+            aliasName: string;
+            /**
+             * Format: int64
+             * @description 1 to 100: the share of the alias's requests that the version gets; 100 is a cut-over
+             */
+            canaryPercent: number;
+            /** @description An eval of the version against the model that the alias stands for; without one, any that proves it, or a verdict of the alias's own gate */
+            evalId?: string;
+        };
         Alarm: {
             /** Format: date-time */
             at: string;
@@ -3032,6 +3181,116 @@ export interface components {
              * @description Examples
              */
             rows: number;
+        };
+        DedicatedEndpoint: {
+            base_model: string;
+            /** Format: date-time */
+            created_at: string;
+            error: components["schemas"]["DedicatedEndpointProblem"] | null;
+            /**
+             * Format: int64
+             * @description Of one replica
+             */
+            gpu_count: number;
+            gpu_type: string;
+            /**
+             * Format: double
+             * @description What an hour of one replica costs
+             */
+            hourly_usd: number;
+            id: string;
+            /** Format: int64 */
+            idle_timeout_seconds: number;
+            /** Format: date-time */
+            last_used_at: string | null;
+            /**
+             * Format: double
+             * @description What an hour may cost with all replicas
+             */
+            max_hourly_usd: number;
+            /** Format: int64 */
+            max_replicas: number;
+            /** Format: int64 */
+            min_replicas: number;
+            /** @description What requests name as their model: dedicated/ and the routing key */
+            model: string;
+            model_version_id: string | null;
+            name: string;
+            /** @enum {string} */
+            object: "dedicated_endpoint";
+            /**
+             * Format: int64
+             * @description That are ready now; 0 while it is idle
+             */
+            replicas: number;
+            routing_key: string;
+            /**
+             * Format: double
+             * @description As the ledger says
+             */
+            spent_usd: number;
+            /** @enum {string} */
+            status: "PENDING" | "STARTING" | "RUNNING" | "STOPPING" | "STOPPED" | "FAILED";
+        };
+        DedicatedEndpointProblem: {
+            /** @enum {string} */
+            code: "engine_failed" | "engine_waits" | "insufficient_balance";
+            /** @description The last lines that the engine wrote, at most 100 */
+            lines: string[];
+            message: string;
+        };
+        DedicatedEndpointRequest: {
+            /** @description A base model that an engine of the server serves */
+            baseModel?: string;
+            /**
+             * Format: int64
+             * @description Of one replica
+             * @default 1
+             */
+            gpuCount: number;
+            /** @description One of the prices of the server; by default the engine's first */
+            gpuType?: string;
+            /**
+             * Format: int64
+             * @description Without a request, before it scales to zero
+             * @default 300
+             */
+            idleTimeoutSeconds: number;
+            /**
+             * Format: double
+             * @description What an hour may cost with all replicas; by default what it costs now
+             */
+            maxHourlyUsd?: number;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            maxReplicas: number;
+            /**
+             * Format: int64
+             * @description 0 scales to zero when idle
+             * @default 0
+             */
+            minReplicas: number;
+            /** @description A trained version, instead of a base model */
+            modelVersionId?: string;
+            /** @description For people; the routing key begins with it */
+            name: string;
+        };
+        DedicatedEngine: {
+            /** @description What it serves, besides versions trained from them: ids, or patterns such as tiny/* */
+            base_models: string[];
+            /** @description What it runs on; the first is taken when none is asked for */
+            gpu_types: components["schemas"]["DedicatedGPU"][];
+            name: string;
+        };
+        DedicatedGPU: {
+            gpu_type: string;
+            /**
+             * Format: double
+             * @description What an hour of one costs
+             */
+            hourly_usd: number;
         };
         Definition: {
             /** @description false by default: show the judge graded examples of the tuning half. They are chosen when it is calibrated */
@@ -3714,8 +3973,13 @@ export interface components {
             created_at: string;
             /** @description Null while it waits for its eval against the base: it needs an engine that serves it */
             eval_id: string | null;
-            /** @description Null while it waits */
-            gate: string | null;
+            /**
+             * @description Whether its eval proves that it is no worse than the base, on the terms of the evidence policy; null while it waits
+             * @enum {string|null}
+             */
+            gate: "pass" | "refused" | null;
+            /** @description Why the gate refused it, or what it waits for */
+            gate_reason: string | null;
             id: string;
             model_version_id: string;
             run_id: string;
@@ -8086,6 +8350,340 @@ export interface operations {
             };
         };
     };
+    "get-dedicated-endpoints": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DedicatedEndpoint"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-dedicated-endpoints": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DedicatedEndpointRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DedicatedEndpoint"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-dedicated-endpoints-engines": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DedicatedEngine"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-dedicated-endpoints-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DedicatedEndpoint"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-dedicated-endpoints-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-dedicated-endpoints-id-start": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DedicatedEndpoint"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-dedicated-endpoints-id-stop": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DedicatedEndpoint"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "post-embeddings": {
         parameters: {
             query?: never;
@@ -10507,6 +11105,59 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-model-versions-id-adopt": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdoptionRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Adoption"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
                 };
             };
             /** @description A refusal */

@@ -24,7 +24,7 @@ export function Badge({ tone = 'neutral', children, title }: { tone?: Tone; chil
 // Every state that the API names, and its tone. One that is not listed is neutral.
 const states = new Map<string, Tone>(Object.entries({
   QUEUED: 'neutral', RUNNING: 'info', DONE: 'pass', FAILED: 'fail', CANCELLED: 'neutral',
-  VALIDATING: 'info', PAUSED: 'warn', SUCCEEDED: 'pass', READY: 'pass',
+  PENDING: 'neutral', STARTING: 'info', STOPPING: 'neutral', VALIDATING: 'info', PAUSED: 'warn', SUCCEEDED: 'pass', READY: 'pass',
   ACTIVE: 'info', STOPPED: 'neutral', OVERBUDGET: 'warn', COMPLETED: 'pass', HELD: 'fail',
   pass: 'pass', fail: 'fail', none: 'neutral', provisional: 'neutral', measured: 'info', calibrated: 'accent',
   certified: 'pass', voided: 'fail', open: 'neutral', claimed: 'info', graded: 'pass', skipped: 'neutral',

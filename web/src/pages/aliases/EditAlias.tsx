@@ -56,7 +56,7 @@ const gateDefaults = {
 }
 
 export function EditAlias({ alias, onClose, onDone, change }: Props) {
-  const models = catalogOf(useModels().data)
+  const models = catalogOf(useModels().data).filter((model) => !model.id.startsWith('dedicated/')) // which aliases cannot point at
   const [form, setForm] = useState<PutAlias>(() => ({ ...(alias ? toPut(alias) : { name: '', target_model: '', canary_percent: 0 }), ...change }))
   const set = (part: Partial<PutAlias>) => setForm((now) => ({ ...now, ...part }))
   const put = usePutAlias(alias)

@@ -109,7 +109,7 @@ function Reward({ run }: { run: Grpo }) {
         ['Anchor', run.anchor_criterion_id ? <A to={`judges/${run.anchor_criterion_id}`}>an independent judge</A> : <span className="text-warn">none: nothing notices when the judge is gamed</span>],
         ['Session', <A to={`rewards/${run.reward_session_id}`}>budget and checks</A>],
         ['Candidate', run.candidate ? <span><A to={`training/models/${run.candidate.model_version_id}`}>of step {run.candidate.step}</A>{' '}
-          <span className="text-soft">{run.candidate.gate ?? 'waits for an eval against its base'}</span></span> : 'when it has ended'],
+          <span className="text-soft">{run.candidate.gate ?? 'waits for an eval against its base'}{run.candidate.gate_reason && `: ${run.candidate.gate_reason}`}</span></span> : 'when it has ended'],
       ]} />
     </Section>
   )

@@ -20,8 +20,9 @@ import type { Version as Shape } from './api'
 import { placeOf } from './lineage'
 import { LineageGraph } from './LineageGraph'
 import { methodNames } from './rows'
+import { Use } from './Use'
 
-/** A trained model: what it was made of, its files, and its proof. */
+/** A trained model: how it is used, what it was made of, its files, and its proof. */
 export default function Version() {
   const ws = useWorkspaceId()
   const { version: id } = useParams({ strict: false }) as { version: string }
@@ -38,6 +39,7 @@ export default function Version() {
       <A to="training" query={{ new: 'job', model: v.id }} className={buttonClass()}>Train it further</A>
       <Delete of={v} />
     </>}>
+      <Use of={v} />
       <Section title="Lineage" actions={<CurlButton call={{ path: `/v1/model-versions/${v.id}/lineage` }} />}>
         {lineage.error && <Refusal error={lineage.error} retry={() => void lineage.refetch()} />}
         {lineage.isPending && <SkeletonLines lines={4} />}
@@ -83,14 +85,16 @@ function MadeOf({ v }: { v: Shape }) {
 
 function Files({ v }: { v: Shape }) {
   const ws = useWorkspaceId()
+  const [open, setOpen] = useState(false)
   const files = useQuery({
-    queryKey: ['model-files', ws, v.id], queryFn: ({ signal }) => data(v1(ws).GET('/v1/model-versions/{id}/files', { params: { path: { id: v.id } }, signal })),
+    queryKey: ['model-files', ws, v.id], enabled: open, queryFn: ({ signal }) => data(v1(ws).GET('/v1/model-versions/{id}/files', { params: { path: { id: v.id } }, signal })),
   })
   const href = (name: string) => download(ws, `/model-versions/${v.id}/files/${name.split('/').map(encodeURIComponent).join('/')}`)
   return (
     <Section title="Files" aside={bytes(v.bytes)} flush actions={<CurlButton call={{ path: `/v1/model-versions/${v.id}/files` }} />}>
       {files.error && <div className="p-3"><Refusal error={files.error} retry={() => void files.refetch()} /></div>}
-      {files.isPending && <div className="p-3"><SkeletonLines lines={3} /></div>}
+      {!open && <p className="px-3.5 py-3"><Button icon={<DownloadIcon size={14} />} onClick={() => setOpen(true)}>List the files</Button></p>}
+      {open && files.isPending && <div className="p-3"><SkeletonLines lines={3} /></div>}
       <ul>
         {files.data?.data.map((file) => (
           <li key={file.name} className="flex flex-wrap items-center gap-x-3 gap-y-1 border-b border-line px-3.5 py-2 text-sm last:border-0">

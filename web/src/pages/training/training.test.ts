@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { readState } from '../../query'
+import { adoptBody, incumbent, provers } from './adoption'
 import type { Event, Grpo, Job, Lineage, Series } from './api'
 import { chartsOf, extend, figure, said } from './curves'
 import { depths, inOrder, layout } from './lineage'
@@ -111,4 +112,16 @@ test('a round says what it proved, and why a next one begins or does not', () =>
   expect(verdict(round(0.02, { next_round_id: 'raft_2' }))).toMatch(/above zero\. The next round has begun/)
   expect(verdict(round(-0.02, { stopped_reason: 'the improvement is not proven' }))).toMatch(/changed by \+0\.100 \(−0\.020 to \+0\.200\)\. No round follows: the improvement is not proven\./)
   expect(verdict(round(0.02, { round: 3 }))).toContain('the last round that was asked for')
+})
+
+test('an adoption names the alias, the share, and a proof where one is chosen', () => {
+  expect(adoptBody({ alias: 'support', percent: '10', evalId: '' })).toEqual({ aliasName: 'support', canaryPercent: 10 })
+  expect(adoptBody({ alias: 'support', percent: '100', evalId: 'eval_1' })).toEqual({ aliasName: 'support', canaryPercent: 100, evalId: 'eval_1' })
+})
+
+test('what proves an adoption compared the model with what the alias stands for', () => {
+  expect(incumbent({ target_model: 'a', canary_model: 'b', canary_percent: 50 })).toBe('a')
+  expect(incumbent({ target_model: 'a', canary_model: 'b', canary_percent: 100 })).toBe('b')
+  const of = (baseline_model: string, candidate_models: string[]) => ({ baseline_model, candidate_models })
+  expect(provers([of('a', ['ft/x']), of('b', ['ft/x']), of('a', ['c'])], 'a', 'ft/x')).toEqual([of('a', ['ft/x'])])
 })

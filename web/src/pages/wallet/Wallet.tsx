@@ -89,7 +89,7 @@ function Balance({ now }: { now?: number }) {
   )
 }
 
-const holdNames = new Map([['reward', 'Reward session'], ['eval', 'Eval'], ['calibration', 'Calibration']])
+const holdNames = new Map([['reward', 'Reward session'], ['eval', 'Eval'], ['calibration', 'Calibration'], ['dedicated_endpoint', 'Dedicated endpoint']])
 
 function Holds({ wallet }: { wallet?: Shape }) {
   return (

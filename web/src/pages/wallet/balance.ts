@@ -30,9 +30,9 @@ export const dayAfter = (day: string): string => new Date(Date.parse(`${day}T00:
 
 /** The page of what holds money. */
 export function holdLink(hold: { id: string; kind: string }): string | undefined {
-  const places: [RegExp, string][] = [[/^rs_/, 'rewards/'], [/^eval_/, 'evals/'], [/^crit_/, 'judges/']]
+  const places: [RegExp, string][] = [[/^rs_/, 'rewards/'], [/^eval_/, 'evals/'], [/^crit_/, 'judges/'], [/^dep_/, 'training/endpoints/']]
   const found = places.find(([pattern]) => pattern.test(hold.id))
-  return found && found[1] + hold.id
+  return found && found[1] + hold.id.split('.')[0] // an endpoint has one hold after another, with numbers
 }
 
 /** How long the money lasts at the pace of some days; nothing when nothing was spent. */

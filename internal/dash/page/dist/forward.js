@@ -1,0 +1,1 @@
+import{a as e,s as t}from"./createLucideIcon.js";import{a as n}from"./session.js";import{t as r}from"./useNavigate.js";import{g as i}from"./index.js";var a=t(e(),1);function o(e,t){let o=i({strict:!1}),s=n(),c=r(),l=e.map(e=>o[e]).find(Boolean);(0,a.useEffect)(()=>{l&&c({to:`/w/${s}/${t}/${encodeURIComponent(l)}`,search:{},replace:!0})},[l,s,t,c])}export{o as t};
