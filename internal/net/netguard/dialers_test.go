@@ -31,6 +31,7 @@ var dialers = map[string]string{
 	"internal/domain/notify/mail.go":       "the operator's mail server",
 	"internal/domain/pool/shelf.go":        "the operator's engines",
 	"internal/domain/serving/process":      "the engines on this machine",
+	"internal/net/kubeapi/cluster.go":      "the operator's Kubernetes cluster",
 	"internal/store/artifact/s3.go":        "the operator's store of files",
 	"internal/store/artifact/s3put.go":     "the operator's store of files",
 	"internal/store/artifact/artifacttest": "the tests' own server",

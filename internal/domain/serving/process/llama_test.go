@@ -87,7 +87,7 @@ func ask(t *testing.T, url, model, prompt string, streamed bool) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // it closes them without a word
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}                      // it closes them without a word
 	response, err := client.Post(url+"/chat/completions", "application/json", bytes.NewReader(body)) //nolint:noctx // a test
 	if err != nil {
 		t.Fatal(err)
