@@ -2,9 +2,9 @@ package engines
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,7 +227,7 @@ func TestWaitingCallersAreAnsweredOnceWhateverHappensAtOnce(t *testing.T) {
 	})
 	group.Go(func() {
 		for i := range 100 {
-			g.Set([]Replica{{ID: fmt.Sprint(i), BaseURL: "http://127.0.0.1:1"}})
+			g.Set([]Replica{{ID: strconv.Itoa(i), BaseURL: "http://127.0.0.1:1"}})
 			g.Set(nil)
 		}
 		g.Set([]Replica{{ID: "last", BaseURL: "http://127.0.0.1:1"}})
