@@ -234,7 +234,7 @@ func TestOpeningAgainKeepsReplicasAndRequests(t *testing.T) {
 	prepared := false
 	again := r.Open(GroupConfig{Name: "g", Wait: time.Hour, Prepare: func(context.Context, Replica, string) (func(), error) {
 		prepared = true
-		return nil, nil
+		return func() {}, nil
 	}})
 	if again != g || r.Find("g") != g || g.Busy("a") != 1 {
 		t.Errorf("%p %p, %d busy", again, g, g.Busy("a"))

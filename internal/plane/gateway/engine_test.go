@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -164,10 +164,10 @@ func TestAnEngineThatIsNotReadyInTimeIsRefusedWithATimeToTryAgain(t *testing.T) 
 			t.Errorf("%+v", f)
 		}
 	}
-	if b.wakes.Load() != 1 || len(b.entries()) != 0 {
+	if b.wakes.Load() != 2 || len(b.entries()) != 0 {
 		t.Errorf("woken %d times, and charged %+v", b.wakes.Load(), b.entries())
 	}
-	b.group.Fail(fmt.Errorf("no GPU is free"))
+	b.group.Fail(errors.New("no GPU is free"))
 	if _, err := b.ask(dedicatedRequest); fault.From(err).Kind != fault.Unavailable || !strings.Contains(err.Error(), "no GPU is free") {
 		t.Error(err)
 	}
