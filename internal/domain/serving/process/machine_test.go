@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -235,6 +236,7 @@ func TestAServerThatIsKilledAtAnyPointLeaksNoEngine(t *testing.T) {
 		b := m.Open(t)
 		m.allListed(t, b)
 		b.Close()
+		m.onlyRecords(t)
 	}
 	b := m.Open(t)
 	defer b.Close()
@@ -261,6 +263,21 @@ func (m *machine) allListed(t *testing.T, b serving.Backend) {
 		}
 		if time.Now().After(end) {
 			t.Fatalf("processes that are not listed: %v", strange)
+		}
+	}
+}
+
+// onlyRecords fails if the folder has files of replicas without records.
+func (m *machine) onlyRecords(t *testing.T) {
+	t.Helper()
+	outputs, err := filepath.Glob(filepath.Join(m.folder, "run", "*", "*.log"))
+	torn, err2 := filepath.Glob(filepath.Join(m.folder, "run", "*", "*.new"))
+	if err != nil || err2 != nil || len(torn) > 0 {
+		t.Error("files are left:", torn, err, err2)
+	}
+	for _, at := range outputs {
+		if _, err := os.Stat(strings.TrimSuffix(at, ".log") + ".json"); err != nil {
+			t.Errorf("%s has no record", at)
 		}
 	}
 }
