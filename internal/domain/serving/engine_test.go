@@ -57,8 +57,14 @@ func TestAnEngineServesWhatItsPatternsName(t *testing.T) {
 	small.BaseModels, large.BaseModels, large.GPUTypes = []string{"tiny/*"}, []string{"qwen/qwen3-8b", "tiny/llama"}, []string{"h200"}
 	all := serving.Engines{small, large}
 	for _, c := range []struct{ model, gpu, want string }{
-		{"tiny/bigram", "cpu", "small"}, {"tiny/llama", "cpu", "small"}, {"tiny/llama", "h200", "vllm"}, {"tiny/llama", "", "small"},
-		{"qwen/qwen3-8b", "h200", "vllm"}, {"qwen/qwen3-8b", "cpu", ""}, {"tiny/a/b", "cpu", ""}, {"other/x", "", ""},
+		{"tiny/bigram", "cpu", "small"},
+		{"tiny/llama", "cpu", "small"},
+		{"tiny/llama", "h200", "vllm"},
+		{"tiny/llama", "", "small"},
+		{"qwen/qwen3-8b", "h200", "vllm"},
+		{"qwen/qwen3-8b", "cpu", ""},
+		{"tiny/a/b", "cpu", ""},
+		{"other/x", "", ""},
 	} {
 		got := ""
 		if e := all.For(c.model, c.gpu); e != nil {

@@ -2,6 +2,8 @@ package process
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -57,18 +59,43 @@ func cgroupMount() (string, error) {
 	return "", errors.New("no cgroups of version 2 are mounted")
 }
 
-// makeCgroup makes the cgroup of a replica, with a bound on its memory where one is wanted.
-func makeCgroup(parent, id string, memory int64) (at string, bounded bool, err error) {
-	at = filepath.Join(parent, "sovereign-"+id)
+// cgroupPrefix is what the names of the cgroups of a folder's engines begin with: servers of several folders may run at
+// once.
+func cgroupPrefix(folder string) string {
+	sum := sha256.Sum256([]byte(folder))
+	return "sovereign-" + hex.EncodeToString(sum[:6]) + "-"
+}
+
+// endStrayCgroups ends the cgroups of replicas that have no record: a server was killed before it wrote it.
+func (b *Backend) endStrayCgroups() {
+	if b.cgroups == "" {
+		return
+	}
+	known := map[string]bool{}
+	for _, d := range b.deployments {
+		for _, r := range d.replicas {
+			known[r.Cgroup] = true
+		}
+	}
+	all, _ := filepath.Glob(filepath.Join(b.cgroups, cgroupPrefix(b.Folder)+"*")) // the pattern is well-formed
+	for _, at := range all {
+		if !known[at] {
+			endCgroup(at)
+		}
+	}
+}
+
+// makeCgroup makes a cgroup, with a bound on its memory where one is wanted.
+func makeCgroup(at string, memory int64) (bounded bool, err error) {
 	if err := os.Mkdir(at, 0o700); err != nil {
-		return "", false, err
+		return false, err
 	}
 	if memory == 0 {
-		return at, true, nil
+		return true, nil
 	}
 	// The file is there where the controller is delegated.
 	err = os.WriteFile(filepath.Join(at, "memory.max"), strconv.AppendInt(nil, memory, 10), 0o600)
-	return at, err == nil, nil
+	return err == nil, nil
 }
 
 // endCgroup kills what is in a cgroup, and removes it.

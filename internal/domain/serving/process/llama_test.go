@@ -87,8 +87,8 @@ func ask(t *testing.T, url, model, prompt string, streamed bool) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}                      // it closes them without a word
-	response, err := client.Post(url+"/chat/completions", "application/json", bytes.NewReader(body)) //nolint:noctx // a test
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // it closes them without a word
+	response, err := client.Post(url+"/chat/completions", "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,7 +83,7 @@ func (m *machine) empty(t *testing.T, b serving.Backend) {
 // environment asks a replica's engine for its variables.
 func environment(t *testing.T, r serving.Replica) []string {
 	t.Helper()
-	answer, err := http.Get(r.BaseURL) //nolint:noctx // a test
+	answer, err := http.Get(r.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +236,7 @@ func TestAServerThatIsKilledAtAnyPointLeaksNoEngine(t *testing.T) {
 		b := m.Open(t)
 		m.allListed(t, b)
 		b.Close()
+		m.onlyRecords(t)
 	}
 	b := m.Open(t)
 	defer b.Close()
@@ -265,6 +267,21 @@ func (m *machine) allListed(t *testing.T, b serving.Backend) {
 	}
 }
 
+// onlyRecords fails if the folder has files of replicas without records.
+func (m *machine) onlyRecords(t *testing.T) {
+	t.Helper()
+	outputs, err := filepath.Glob(filepath.Join(m.folder, "run", "*", "*.log"))
+	torn, err2 := filepath.Glob(filepath.Join(m.folder, "run", "*", "*.new"))
+	if err != nil || err2 != nil || len(torn) > 0 {
+		t.Error("files are left:", torn, err, err2)
+	}
+	for _, at := range outputs {
+		if _, err := os.Stat(strings.TrimSuffix(at, ".log") + ".json"); err != nil {
+			t.Errorf("%s has no record", at)
+		}
+	}
+}
+
 // kill starts a server, lets it work for a while, and kills it.
 func kill(t *testing.T, folder string) {
 	t.Helper()
@@ -282,12 +299,12 @@ func kill(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	for range 1 + rand.IntN(20) { //nolint:gosec // not a secret
+	for range 1 + rand.IntN(20) {
 		if !lines.Scan() {
 			t.Error("the server has ended by itself")
 		}
 	}
-	time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) //nolint:gosec // somewhere between two lines
+	time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // somewhere between two lines
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

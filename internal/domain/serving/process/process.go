@@ -136,6 +136,7 @@ func (b *Backend) takeOver() error {
 			}
 		}
 	}
+	b.endStrayCgroups()
 	for _, d := range b.deployments {
 		b.reconcile(d)
 	}

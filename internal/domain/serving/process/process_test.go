@@ -161,6 +161,9 @@ func (m *machine) Check(t *testing.T, listed []serving.Deployment) {
 			t.Errorf("process %d of %s is left", pid, id)
 		}
 	}
+	if cgroups, err := process.Cgroups(m.folder); err != nil || len(cgroups) > len(m.processes(t)) {
+		t.Errorf("cgroups are left: %v %v", cgroups, err)
+	}
 	found, err := filepath.Glob(filepath.Join(m.folder, "run", "*", "*"))
 	if err != nil {
 		t.Fatal(err)

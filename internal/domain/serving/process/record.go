@@ -126,6 +126,22 @@ func (b *Backend) loadOne(name string) error {
 		d.replicas = append(d.replicas, r)
 	}
 	b.deployments[name] = d
+	return d.removeTorn(files)
+}
+
+// removeTorn removes the files of replicas whose server was killed before it wrote their records.
+func (d *deployment) removeTorn(files []os.DirEntry) error {
+	whole := map[string]bool{wantedFile: true}
+	for _, r := range d.replicas {
+		whole[filepath.Base(r.file())], whole[filepath.Base(r.log())] = true, true
+	}
+	for _, file := range files {
+		if !whole[file.Name()] {
+			if err := os.Remove(filepath.Join(d.folder, file.Name())); err != nil {
+				return fmt.Errorf("remove a file of an engine: %w", err)
+			}
+		}
+	}
 	return nil
 }
 

@@ -144,7 +144,7 @@ func (r *replica) admit(begin *os.File) error {
 func (b *Backend) begin(r *replica, memory int64, build func() *exec.Cmd) (*os.Process, error) {
 	switch {
 	case b.cgroups != "":
-		started, bounded, err := inCgroup(b.cgroups, r, memory, build())
+		started, bounded, err := inCgroup(filepath.Join(b.cgroups, cgroupPrefix(b.Folder)+r.ID), r, memory, build())
 		if err == nil {
 			if !bounded {
 				b.once("the memory of engines is not bounded: the server's cgroup has no memory controller")
@@ -162,8 +162,8 @@ func (b *Backend) begin(r *replica, memory int64, build func() *exec.Cmd) (*os.P
 }
 
 // inCgroup starts a command in a cgroup of its own, from its first instruction on.
-func inCgroup(parent string, r *replica, memory int64, command *exec.Cmd) (*os.Process, bool, error) {
-	at, bounded, err := makeCgroup(parent, r.ID, memory)
+func inCgroup(at string, r *replica, memory int64, command *exec.Cmd) (*os.Process, bool, error) {
+	bounded, err := makeCgroup(at, memory)
 	if err != nil {
 		return nil, false, err
 	}
@@ -231,7 +231,7 @@ func (b *Backend) port() (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("find a free port: %w", err)
 		}
-		port := trial.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // it is one
+		port := trial.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
 		_ = trial.Close()
 		if !taken[fmt.Sprintf("http://127.0.0.1:%d", port)] {
 			return port, nil
