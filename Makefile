@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit peers s3 fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
+.PHONY: help run build test unit peers s3 fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages recall statistics trainers engines catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ statistics: setup-go ## measure what intervals and gates keep of their promises,
 
 trainers: build ## real trainers against the server: TRL, verl, OpenRLHF, in .tools/trainers (ARGS=worker: our worker with TRL alone; ARGS=demo: the demonstration of docs/rewards.md)
 	@scripts/trainers $(ARGS)
+
+engines: ## real engines (llama-server) with models that were trained; brings 20 MB of Debian's packages once, and needs make trainers
+	@scripts/engines
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)

@@ -94,7 +94,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	if err := i.openArtifacts(); err != nil {
 		return i, err
 	}
-	if err := i.openEngines(c); err != nil {
+	if err := i.openEngines(c); err != nil { //nolint:contextcheck // engines are watched longer than the start takes
 		return i, err
 	}
 	if err := i.domains.open(ctx, i); err != nil {

@@ -115,8 +115,11 @@ func (e *Engines) UnmarshalText(text []byte) error {
 func (e *engineEntry) template() (serving.Engine, error) {
 	t := serving.Template(e.Name)
 	for _, list := range []struct{ to, from *[]string }{
-		{&t.BaseModels, &e.BaseModels}, {&t.Command, &e.Command}, {&t.AdapterArgs, &e.AdapterArgs},
-		{&t.VersionArgs, &e.VersionArgs}, {&t.GPUTypes, &e.GPUTypes},
+		{&t.BaseModels, &e.BaseModels},
+		{&t.Command, &e.Command},
+		{&t.AdapterArgs, &e.AdapterArgs},
+		{&t.VersionArgs, &e.VersionArgs},
+		{&t.GPUTypes, &e.GPUTypes},
 	} {
 		if *list.from != nil {
 			*list.to = *list.from

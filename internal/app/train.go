@@ -65,6 +65,9 @@ type trainServe struct {
 	Name   string `required:"" help:"What requests call it."`
 	Host   string `default:"127.0.0.1" help:"Address to listen on."`
 	Port   int    `required:"" help:"Port to listen on."`
+
+	Adapter     string `placeholder:"FOLDER" help:"A LoRA adapter of the model, for llama."`
+	AdapterName string `help:"What requests call the model with its adapter."`
 }
 
 // serveCommands are the commands of the trainer's package, by engine.
@@ -85,7 +88,7 @@ func (c *trainServe) Run(t *terminal) error {
 	}
 	args := []string{"--model", c.Model, "--name", c.Name, "--host", c.Host, "--port", strconv.Itoa(c.Port)}
 	if c.Engine == "llama" {
-		args = append(args, "--work", dir)
+		args = append(args, "--work", dir, "--adapter", c.Adapter, "--adapter-name", c.AdapterName)
 	}
 	return e.Exec(serveCommands[c.Engine], args)
 }

@@ -71,7 +71,8 @@ var builtin = map[string]Engine{
 			"{sovereign}", "train", "serve", "--dir", "{work}", "--engine", "llama", "--model", "{model_path}", "--name", "{name}",
 			"--host", "{host}", "--port", "{port}",
 		},
-		Health: "/health", Adapters: AdaptersNone, GPUTypes: []string{CPU},
+		VersionArgs: []string{"--adapter", "{adapter_path}", "--adapter-name", "{adapter_name}"},
+		Health:      "/health", Adapters: AdaptersNone, GPUTypes: []string{CPU},
 	},
 	"vllm": {
 		Command: []string{

@@ -57,8 +57,14 @@ func TestAnEngineServesWhatItsPatternsName(t *testing.T) {
 	small.BaseModels, large.BaseModels, large.GPUTypes = []string{"tiny/*"}, []string{"qwen/qwen3-8b", "tiny/llama"}, []string{"h200"}
 	all := serving.Engines{small, large}
 	for _, c := range []struct{ model, gpu, want string }{
-		{"tiny/bigram", "cpu", "small"}, {"tiny/llama", "cpu", "small"}, {"tiny/llama", "h200", "vllm"}, {"tiny/llama", "", "small"},
-		{"qwen/qwen3-8b", "h200", "vllm"}, {"qwen/qwen3-8b", "cpu", ""}, {"tiny/a/b", "cpu", ""}, {"other/x", "", ""},
+		{"tiny/bigram", "cpu", "small"},
+		{"tiny/llama", "cpu", "small"},
+		{"tiny/llama", "h200", "vllm"},
+		{"tiny/llama", "", "small"},
+		{"qwen/qwen3-8b", "h200", "vllm"},
+		{"qwen/qwen3-8b", "cpu", ""},
+		{"tiny/a/b", "cpu", ""},
+		{"other/x", "", ""},
 	} {
 		got := ""
 		if e := all.For(c.model, c.gpu); e != nil {
@@ -107,7 +113,7 @@ func TestTheCommandFollowsWhatAVersionIs(t *testing.T) {
 			t.Errorf("want %s\n got %s", c.want, got)
 		}
 	}
-	plain := serving.Template("llama")
+	plain := serving.Template("small")
 	if _, err := plain.Launch(serving.Spec{Folder: adapter, Version: "mv_1"}, at); err == nil {
 		t.Error("an engine without version_args takes an adapter")
 	}

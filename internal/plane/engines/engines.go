@@ -23,8 +23,8 @@ type GroupConfig struct {
 	// Wait bounds how long a request waits for a replica, and for Prepare. After it, the request is refused with 503 and
 	// Retry-After.
 	Wait time.Duration
-	// Wake is called when a request finds no replica, at most once until there is one or Fail is called. It does not block.
-	// It may call the group. Nil for a group that cannot be woken.
+	// Wake is called when a request finds no replica: once for all that wait at the same time, until there is a replica or
+	// Fail is called. It does not block. It may call the group. Nil for a group that cannot be woken.
 	Wake func()
 	// Prepare is called before a request is sent to a replica, with the model's name there. It loads an adapter, for
 	// example. It may block as long as ctx lasts. The function that it returns is called when the request has ended, and may

@@ -26,7 +26,7 @@ type Group struct {
 	config   GroupConfig
 	closed   bool
 	failure  error      // why there is no replica; nil if there may be one soon
-	woken    bool       // Wake was called, and nothing has come of it yet
+	woken    bool       // Wake was called for those that wait
 	replicas []*replica // that get requests
 	leaving  []*replica // that get none, and still answer some
 	waiting  list.List  // of *waiter, the first to come in front
@@ -258,6 +258,7 @@ func (g *Group) wait(ctx context.Context, w *waiter, place *list.Element, bound 
 		return w.replica, w.err
 	default:
 		g.waiting.Remove(place)
+		g.woken = g.woken && g.waiting.Len() > 0 // what was started for nobody may be stopped again: the next one wakes it
 		return nil, err
 	}
 }

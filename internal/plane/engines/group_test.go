@@ -66,8 +66,11 @@ func (m *machine) acquire(t *rapid.T) {
 		q.result <- result{l, err}
 	}()
 	m.waiting = append(m.waiting, q)
+	late := time.Now().Add(10 * time.Second)
 	for m.group.Use().Waiting < len(m.waiting) || m.wakes.Load() < m.expected { // its goroutine is on its way
-		runtime.Gosched()
+		if runtime.Gosched(); time.Now().After(late) {
+			t.Fatalf("%+v and %d wakes, want %d waiting and %d wakes", m.group.Use(), m.wakes.Load(), len(m.waiting), m.expected)
+		}
 	}
 }
 
@@ -166,6 +169,9 @@ func TestAGroupMatchesAModel(t *testing.T) {
 				q.life.End(errors.New("left"))
 				if r := <-q.result; r.err == nil || r.lease != nil {
 					t.Fatal("a caller that has left has a replica")
+				}
+				if len(m.waiting) == 0 { // the next one wakes it again, in case nothing is done for nobody
+					m.woken = false
 				}
 			},
 			"": func(t *rapid.T) { m.check(t) },

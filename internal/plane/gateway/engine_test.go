@@ -164,7 +164,7 @@ func TestAnEngineThatIsNotReadyInTimeIsRefusedWithATimeToTryAgain(t *testing.T) 
 			t.Errorf("%+v", f)
 		}
 	}
-	if b.wakes.Load() != 1 || len(b.entries()) != 0 {
+	if b.wakes.Load() != 2 || len(b.entries()) != 0 {
 		t.Errorf("woken %d times, and charged %+v", b.wakes.Load(), b.entries())
 	}
 	b.group.Fail(fmt.Errorf("no GPU is free"))

@@ -1,4 +1,4 @@
-"""`python -m sovereign_trainer work --url URL --token-file FILE`, and `serve`"""
+"""`python -m sovereign_trainer work --url URL --token-file FILE`, `serve` and `llama`"""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import argparse
 import pathlib
 import sys
 
-from . import serve
+from . import llama, serve
 from .client import Client
 from .display import Display
 from .engine import ENGINES
 from .errors import TrainerError
 from .worker import Worker, work_folder
+
+
+COMMANDS = {"serve": serve.run, "llama": llama.run}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,14 +31,15 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--work", metavar="FOLDER", help="where attempts keep their files (default: a temporary folder)")
     work.add_argument("--once", action="store_true", help="end after one run; the exit code is 1 if it did not succeed")
     serve.options(commands)
+    llama.options(commands)
     return found
 
 
 def main() -> int:
     """Run a command."""
     options = parser().parse_args()
-    if options.command == "serve":
-        return serve.run(options)
+    if options.command in COMMANDS:
+        return COMMANDS[options.command](options)
     display = Display()
     try:
         token = pathlib.Path(options.token_file).read_text(encoding="utf-8").strip()

@@ -82,7 +82,7 @@ func (m *machine) empty(t *testing.T, b serving.Backend) {
 // environment asks a replica's engine for its variables.
 func environment(t *testing.T, r serving.Replica) []string {
 	t.Helper()
-	answer, err := http.Get(r.BaseURL) //nolint:noctx // a test
+	answer, err := http.Get(r.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,12 +282,12 @@ func kill(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	for range 1 + rand.IntN(20) { //nolint:gosec // not a secret
+	for range 1 + rand.IntN(20) {
 		if !lines.Scan() {
 			t.Error("the server has ended by itself")
 		}
 	}
-	time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) //nolint:gosec // somewhere between two lines
+	time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // somewhere between two lines
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -56,12 +56,12 @@ func hold(pid int, start uint64) (pidfd int, err error) {
 	case err != nil:
 		return -1, fmt.Errorf("open process %d: %w", pid, err)
 	}
-	if now, err := statOf(pid); err != nil || now.start != start || now.state == 'Z' || now.state == 'X' {
-		_ = unix.Close(pidfd)
-		reap(pid, start)
-		return -1, nil
+	if now, err := statOf(pid); err == nil && now.start == start && now.state != 'Z' && now.state != 'X' {
+		return pidfd, nil
 	}
-	return pidfd, nil
+	_ = unix.Close(pidfd)
+	reap(pid, start)
+	return -1, nil
 }
 
 // reap waits for a process that has ended, if it is a child of this one. It says how it ended.
@@ -123,7 +123,7 @@ func members(id string, leader int, start uint64) []int {
 		}
 		mine := !reused && now.session == leader && now.start >= start
 		if !mine {
-			environ, _ := os.ReadFile(filepath.Join(name, "environ")) // of other users: not readable, and not ours
+			environ, _ := os.ReadFile(filepath.Join(name, "environ")) //nolint:gosec // of other users: not readable, and not ours
 			for variable := range bytes.SplitSeq(environ, []byte{0}) {
 				mine = mine || bytes.Equal(variable, own)
 			}

@@ -231,7 +231,7 @@ func (b *Backend) port() (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("find a free port: %w", err)
 		}
-		port := trial.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // it is one
+		port := trial.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
 		_ = trial.Close()
 		if !taken[fmt.Sprintf("http://127.0.0.1:%d", port)] {
 			return port, nil

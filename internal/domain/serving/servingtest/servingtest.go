@@ -229,14 +229,15 @@ func same(t *testing.T, before, after []serving.Replica) {
 }
 
 func show(d serving.Deployment) string {
-	text := fmt.Sprintf("%+v, problem %q", d.Spec, d.Problem)
+	var text strings.Builder
+	_, _ = fmt.Fprintf(&text, "%+v, problem %q", d.Spec, d.Problem)
 	for _, r := range d.Replicas {
 		lines := r.Lines
 		r.Lines = nil
-		text += fmt.Sprintf("\n  %+v", r)
+		_, _ = fmt.Fprintf(&text, "\n  %+v", r)
 		for _, line := range lines[max(0, len(lines)-5):] {
-			text += "\n    " + line[:min(len(line), 200)]
+			_, _ = fmt.Fprintf(&text, "\n    %.200s", line)
 		}
 	}
-	return text
+	return text.String()
 }
