@@ -16,7 +16,7 @@ func (d *domains) endpoints(i *instance, versions *modelversion.Store) module.Mo
 		Artifacts: i.artifacts, Versions: versions, Prices: i.gpuPrices, Own: i.state.own, Registry: i.plane.engines,
 		Backend: i.engines, Choose: i.chooseEngine, Folders: i.folders, Log: i.log,
 	})
-	return endpoint.Module(s, endpoint.Deps{Serving: i.gate, ColdStart: i.coldStart})
+	return endpoint.Module(s, endpoint.Deps{Serving: i.gate, ColdStart: i.serving.ColdStart})
 }
 
 // chooseEngine returns the engine that serves a base model on GPUs of a type, by default the engine's first.

@@ -35,10 +35,10 @@ type instance struct {
 	bucket    *artifact.S3Config // nil to keep artifacts in the data folder
 	artifacts *artifact.Store
 
+	serving   Serving
 	templates serving.Engines
 	engines   serving.Backend  // nil without a configured engine
 	folders   *serving.Folders // the files of versions that engines serve
-	coldStart time.Duration    // how long a request waits for an engine
 
 	storage storage
 	models  models
@@ -61,7 +61,8 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 		return nil, err
 	}
 	i = &instance{log: log, storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
-	i.payments, i.mail, i.site, i.coldStart = c.payments(), c.mail(), c.site(), c.Serving.ColdStart
+	i.payments, i.mail, i.site = c.payments(), c.mail(), c.site()
+	i.serving = c.Serving
 	if i.gpuPrices, err = c.Training.prices(); err != nil {
 		return nil, err
 	}
