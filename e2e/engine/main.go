@@ -37,31 +37,52 @@ func main() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	go live(*lives, *test)
+	written, err := openDiary(*lives)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	go written.keep(*test)
 	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { chat(w, r, *name) })
 	server := &http.Server{ReadHeaderTimeout: time.Minute}
 	fmt.Println(server.Serve(listener))
 }
 
-// live writes the process, when it was ready, and again and again when it was last alive.
-func live(folder string, test int) {
+// A diary says when the engine was ready, and when it was last alive. It is whole at every moment.
+type diary struct {
+	file  *os.File
+	ready int64
+}
+
+func openDiary(folder string) (*diary, error) {
+	d := &diary{ready: time.Now().UnixMicro()}
+	var err error
+	if d.file, err = os.Create(filepath.Join(folder, fmt.Sprintf("%d-%d", os.Getpid(), d.ready))); err != nil {
+		return nil, err
+	}
+	return d, d.write()
+}
+
+// write writes the process, when it was ready, and the time: always as many bytes.
+func (d *diary) write() error {
+	_, err := d.file.WriteAt(fmt.Appendf(nil, "%10d %20d %20d\n", os.Getpid(), d.ready, time.Now().UnixMicro()), 0)
+	return err
+}
+
+// keep writes again and again, until the engine is told to end, or nobody wants it.
+func (d *diary) keep(test int) {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
-	ready, tick := time.Now(), time.NewTicker(20*time.Millisecond)
-	path := filepath.Join(folder, fmt.Sprintf("%d-%d", os.Getpid(), ready.UnixMicro()))
-	for {
-		text := fmt.Sprintf("%d %d %d\n", os.Getpid(), ready.UnixMicro(), time.Now().UnixMicro())
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		select {
 		case <-told:
+			_ = d.write()
 			os.Exit(0)
 		case <-tick.C:
 		}
-		if syscall.Kill(test, 0) != nil {
+		if err := d.write(); err != nil || syscall.Kill(test, 0) != nil {
+			fmt.Println("nobody wants this engine any more", err)
 			os.Exit(0)
 		}
 	}

@@ -1,8 +1,10 @@
 package endpoint
 
 import (
+	"context"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +42,7 @@ func TestAnEndpointRunsIsBilledSleepsIsWokenStopsStartsAndIsDeleted(t *testing.T
 
 		h.wakeUp(made)
 		h.want(made.ID, Running, 1)
-		_, err := h.Store.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		_, err := h.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
 		h.ok(err)
 		h.want(made.ID, Stopping, 1)
 		h.live(5 * time.Second)
@@ -224,7 +226,7 @@ func TestAnotherWorkspacesEndpointIsUnknown(t *testing.T) {
 		made := h.create(Request{})
 		_, err := h.Get(t.Context(), dbtest.Theirs, made.ID)
 		wantFault(t, err, fault.Missing, made.ID)
-		_, err = h.Store.Stop(t.Context(), dbtest.Theirs, dbtest.Ann, made.ID)
+		_, err = h.Stop(t.Context(), dbtest.Theirs, dbtest.Ann, made.ID)
 		wantFault(t, err, fault.Missing, made.ID)
 		wantFault(t, h.Delete(t.Context(), dbtest.Theirs, dbtest.Ann, made.ID), fault.Missing, made.ID)
 		if all, err := h.Store.List(t.Context(), dbtest.Theirs, 10, 0); err != nil || len(all) != 0 {
@@ -252,7 +254,7 @@ func TestAChangeByItsOwnerUndoesALookThatDidNotSeeIt(t *testing.T) {
 		made := h.create(Request{MinReplicas: 1})
 		seen, err := readActive(t.Context(), h.DB)
 		h.ok(err)
-		_, err = h.Store.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		_, err = h.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
 		h.ok(err)
 		wantFault(t, h.step(t.Context(), &seen[0], nil), fault.Conflicting, "meanwhile")
 		if len(h.lives) != 0 {
@@ -266,7 +268,7 @@ func TestAChangeByItsOwnerUndoesALookThatDidNotSeeIt(t *testing.T) {
 func TestAStartAtAPriceAboveTheBoundIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		made := h.create(Request{})
-		_, err := h.Store.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
+		_, err := h.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
 		h.ok(err)
 		_, err = h.Start(t.Context(), dbtest.Mine, dbtest.Ann, made.ID)
 		wantFault(t, err, fault.Conflicting, "not ended yet")
@@ -346,5 +348,53 @@ func TestAnEndpointIsWokenWhileItsLastEngineEnds(t *testing.T) {
 		if len(h.lives) != 2 || h.lives[1].Asked {
 			t.Errorf("%d engines", len(h.lives))
 		}
+	})
+}
+
+func TestOwnersAndTheLoopChangeEndpointsAtOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := newHouse(t, d, 1_000_000*money.Dollar) // time flies here
+		ctx, stop := context.WithCancel(t.Context())
+		var loop, owners sync.WaitGroup
+		loop.Go(func() { h.loop(ctx, func() error { return nil }) })
+		loop.Go(func() {
+			for ctx.Err() == nil {
+				h.pass(time.Second)
+				runtime.Gosched()
+			}
+		})
+		for range 3 {
+			owners.Go(func() {
+				for range 2 {
+					made, err := h.Create(t.Context(), dbtest.Mine, dbtest.Ann, Request{Name: "x", BaseModel: "m"})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, do := range []func() error{
+						func() error { _, err := h.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID); return err },
+						func() error { _, err := h.Start(t.Context(), dbtest.Mine, dbtest.Ann, made.ID); return err },
+						func() error { return h.Delete(t.Context(), dbtest.Mine, dbtest.Ann, made.ID) },
+					} {
+						for err = do(); err != nil && fault.From(err).Kind == fault.Conflicting; err = do() {
+							runtime.Gosched() // the loop has changed it meanwhile, or its engines still end
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		owners.Wait()
+		for left := int64(1); left > 0; {
+			var err error
+			left, err = db.One[int64](t.Context(), h.DB.Across("test"), `SELECT COUNT(*) FROM dedicated_endpoints`)
+			h.ok(err)
+		}
+		stop()
+		loop.Wait()
+		h.gone()
+		h.billed()
 	})
 }

@@ -41,7 +41,7 @@ type house struct {
 	poster  *wallet.Poster
 	funds   *funds.Funds
 	wallets *wallet.Store
-	stop    func()
+	shut    func()
 	folders *shelf
 	credit  money.Nano // that each workspace had
 }
@@ -126,14 +126,14 @@ func (h *house) open(d *db.DB) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); changes.Run(ctx) }()
-	h.stop = func() { cancel(); <-done }
-	h.t.Cleanup(h.stop)
+	h.shut = func() { cancel(); <-done }
+	h.t.Cleanup(h.shut)
 }
 
 // restart kills the server, and starts the next one on what it left.
 func (h *house) restart() {
 	h.t.Helper()
-	h.stop()
+	h.shut()
 	h.disk = h.disk.Crash()
 	h.open(h.DB)
 }
@@ -142,7 +142,7 @@ func (h *house) restart() {
 func (h *house) live(d time.Duration) {
 	h.t.Helper()
 	for ; d > 0; d -= time.Second {
-		h.world.pass(min(d, time.Second))
+		h.pass(min(d, time.Second))
 		h.ok(h.reconcile(h.t.Context()))
 	}
 }

@@ -91,15 +91,18 @@ func (s *simulation) run(steps int) {
 // look lets the server look after the endpoints. If it is killed, it is down for a while, and another starts.
 func (s *simulation) look() {
 	defer func() {
-		if got := recover(); got == errKilled {
-			if s.chance(50) {
-				s.pass(time.Duration(s.random.IntN(600)) * time.Second)
-			}
-			s.crash()
-			s.restart()
-		} else if got != nil {
+		got := recover()
+		if got == nil {
+			return
+		}
+		if killed, ok := got.(error); !ok || !errors.Is(killed, errKilled) {
 			panic(got)
 		}
+		if s.chance(50) {
+			s.pass(time.Duration(s.random.IntN(600)) * time.Second)
+		}
+		s.crash()
+		s.restart()
 	}()
 	if err := s.reconcile(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -125,7 +128,7 @@ func (s *simulation) people() {
 		s.credit += money.Dollar
 	case len(s.ids) == 0:
 	case one == 3:
-		_, err = s.Store.Stop(ctx, dbtest.Mine, dbtest.Ann, s.any())
+		_, err = s.Stop(ctx, dbtest.Mine, dbtest.Ann, s.any())
 	case one < 6:
 		_, err = s.Start(ctx, dbtest.Mine, dbtest.Ann, s.any())
 	case one == 6 && s.chance(30):

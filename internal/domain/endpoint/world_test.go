@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 
 // A world is a backend whose engines are rows in memory. Its clock stands until it is moved. It outlives servers.
 type world struct {
+	mu sync.Mutex
+
 	clock     atomic.Int64
 	loading   time.Duration // until an engine is ready
 	grace     time.Duration // until an engine ends that was told to
@@ -55,6 +58,8 @@ func (w *world) now() clock.Time { return clock.Time(w.clock.Load()) }
 
 // pass lets time go by, second after second.
 func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for ; d > 0; d -= time.Second {
 		w.clock.Add(min(d, time.Second).Microseconds())
 		for _, d := range w.deployments {
@@ -125,6 +130,8 @@ func (w *world) die(e *engine) {
 func (w *world) Apply(_ context.Context, s serving.Spec) error {
 	w.interrupt()
 	defer w.interrupt()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	d := w.deployments[s.Name]
 	if d == nil {
 		d = &deployed{}
@@ -138,6 +145,8 @@ func (w *world) Apply(_ context.Context, s serving.Spec) error {
 func (w *world) Remove(_ context.Context, name string) error {
 	w.interrupt()
 	defer w.interrupt()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if d := w.deployments[name]; d != nil {
 		d.removed = true
 		w.fit(d)
@@ -156,6 +165,8 @@ func (w *world) tidy(name string) {
 func (w *world) List(context.Context) (all []serving.Deployment, err error) {
 	w.interrupt()
 	defer w.interrupt()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, d := range w.deployments {
 		one := serving.Deployment{Spec: d.spec}
 		for _, e := range d.engines {
@@ -172,6 +183,8 @@ func (w *world) List(context.Context) (all []serving.Deployment, err error) {
 func (w *world) Forget(_ context.Context, name, id string) error {
 	w.interrupt()
 	defer w.interrupt()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if d := w.deployments[name]; d != nil {
 		d.engines = slices.DeleteFunc(d.engines, func(e *engine) bool { return e.ID == id && e.Phase == serving.Ended })
 		w.tidy(name)
