@@ -146,8 +146,8 @@ func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 	p.verifyTrail(t)
 }
 
-// What was trained is a model of its workspace alone, listed, priced and streamed, until it is deleted.
-func TestATrainedModelIsServedToItsWorkspaceAlone(t *testing.T) {
+// What was trained is a model of its workspace: listed, answered and streamed, until it is deleted and its engine ends.
+func TestATrainedModelIsServedUntilItIsDeleted(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {
 		g := newLoop(t, p, 8)
@@ -164,23 +164,32 @@ func TestATrainedModelIsServedToItsWorkspaceAlone(t *testing.T) {
 		})
 		var version struct{ Name string }
 		c.get(t, "/v1/model-versions/"+job.ModelVersionID, &version)
-		var model struct {
-			OwnedBy string `json:"owned_by"`
+		var models struct {
+			Data []struct {
+				ID      string
+				OwnedBy string `json:"owned_by"`
+			}
 		}
-		c.get(t, "/v1/models/"+version.Name, &model)
-		if !strings.HasPrefix(model.OwnedBy, "ws_") {
-			t.Errorf("%+v", model)
-		}
-		_, text := c.call(t, http.MethodPost, "/v1/chat/completions", chat(version.Name, "say red"), http.StatusOK, nil)
+		eventually(t, "the model is listed", func() bool {
+			c.call(t, http.MethodGet, "/v1/models", nil, http.StatusOK, &models)
+			for _, m := range models.Data {
+				if m.ID == version.Name {
+					return strings.HasPrefix(m.OwnedBy, "ws_")
+				}
+			}
+			return false
+		})
+		asked := object{"model": version.Name, "messages": []object{{"role": "user", "content": "say red"}}}
+		_, text := c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusOK, nil)
 		if !strings.Contains(text, `"usage"`) {
 			t.Error(text)
 		}
-		streamed := object{"model": version.Name, "stream": true, "messages": []object{{"role": "user", "content": "say red"}}}
-		if _, text = c.call(t, http.MethodPost, "/v1/chat/completions", streamed, http.StatusOK, nil); !strings.Contains(text, "[DONE]") {
+		asked["stream"] = true
+		if _, text = c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusOK, nil); !strings.Contains(text, "[DONE]") {
 			t.Error(text)
 		}
 		c.call(t, http.MethodDelete, "/v1/model-versions/"+job.ModelVersionID, nil, http.StatusOK, nil)
-		c.call(t, http.MethodPost, "/v1/chat/completions", chat(version.Name, "say red"), http.StatusNotFound, nil)
+		c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusNotFound, nil)
 		eventually(t, "its engine has ended", func() bool {
 			runs, err := filepath.Glob(filepath.Join(p.data, "engines", "runs", "*"))
 			return err == nil && len(runs) == 0
