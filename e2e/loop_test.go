@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// killEngines ends the engines of a data folder, which outlive their server.
-func killEngines(t *testing.T, data string) {
+// enginesOf returns the engines of a data folder, which outlive their server.
+func enginesOf(t *testing.T, data string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -25,17 +25,21 @@ func killEngines(t *testing.T, data string) {
 		if err != nil || !bytes.Contains(text, []byte(data)) || !bytes.Contains(text, []byte("serve\x00--")) {
 			continue
 		}
-		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-		if err == nil && pid != os.Getpid() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		if pid, err := strconv.Atoi(strings.Split(path, "/")[2]); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 // newLoop is a gym whose server serves what it trains.
 func newLoop(t *testing.T, p instance, prompts int) *gym {
 	t.Helper()
-	t.Cleanup(func() { killEngines(t, p.data) })
+	t.Cleanup(func() {
+		for _, pid := range enginesOf(t, p.data) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small")
 }
 
@@ -188,12 +192,12 @@ func TestATrainedModelIsServedUntilItIsDeleted(t *testing.T) {
 		if _, text = c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusOK, nil); !strings.Contains(text, "[DONE]") {
 			t.Error(text)
 		}
+		if len(enginesOf(t, p.data)) == 0 {
+			t.Error("no engine runs")
+		}
 		c.call(t, http.MethodDelete, "/v1/model-versions/"+job.ModelVersionID, nil, http.StatusOK, nil)
 		c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusNotFound, nil)
-		eventually(t, "its engine has ended", func() bool {
-			runs, err := filepath.Glob(filepath.Join(p.data, "engines", "runs", "*"))
-			return err == nil && len(runs) == 0
-		})
+		eventually(t, "its engine has ended", func() bool { return len(enginesOf(t, p.data)) == 0 })
 		p.verifyLedger(t)
 	})
 }

@@ -1696,6 +1696,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/model-versions/{id}/adopt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have an alias use a trained model, as its canary. 412 without a proof that it is no worse than the model which the alias stands for
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-model-versions-id-adopt"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/model-versions/{id}/files": {
         parameters: {
             query?: never;
@@ -2520,6 +2540,27 @@ export interface components {
             note: string;
             /** @enum {string} */
             original_verdict: "pass" | "fail";
+        };
+        Adoption: {
+            /** Format: date-time */
+            adopted_at: string;
+            alias: components["schemas"]["Alias"];
+            /** @description What was named as the proof */
+            eval_id: string | null;
+            model_version: components["schemas"]["ModelVersion"];
+            /** @enum {string} */
+            object: "adoption";
+        };
+        AdoptionRequest: {
+            /** @description An alias of the workspace */
+            aliasName: string;
+            /**
+             * Format: int64
+             * @description 1 to 100: the share of the alias's requests that the version gets; 100 is a cut-over
+             */
+            canaryPercent: number;
+            /** @description An eval of the version against the model that the alias stands for; without one, any that proves it, or a verdict of the alias's own gate */
+            evalId?: string;
         };
         Alarm: {
             /** Format: date-time */
@@ -3714,8 +3755,13 @@ export interface components {
             created_at: string;
             /** @description Null while it waits for its eval against the base: it needs an engine that serves it */
             eval_id: string | null;
-            /** @description Null while it waits */
-            gate: string | null;
+            /**
+             * @description Whether its eval proves that it is no worse than the base, on the terms of the evidence policy; null while it waits
+             * @enum {string|null}
+             */
+            gate: "pass" | "refused" | null;
+            /** @description Why the gate refused it, or what it waits for */
+            gate_reason: string | null;
             id: string;
             model_version_id: string;
             run_id: string;
@@ -4533,7 +4579,7 @@ export interface components {
             max_output_tokens: number;
             /** @enum {string} */
             object: "model";
-            /** @description The provider; of an alias the workspace */
+            /** @description The provider; of an alias, a trained model and a dedicated endpoint the workspace */
             owned_by: string;
             price: components["schemas"]["Price"];
             /** @description An offline stand-in: its answers are made up */
@@ -4975,7 +5021,7 @@ export interface components {
             gate_window_hours?: number;
             /** @description 3 to 64 letters, digits, dots, dashes or underscores; not the id of a catalog model */
             name: string;
-            /** @description A catalog model, not a dedicated endpoint */
+            /** @description A catalog model, or a trained model of the workspace; not a dedicated endpoint */
             target_model: string;
         };
         PutEndpoint: {
@@ -10507,6 +10553,59 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-model-versions-id-adopt": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdoptionRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Adoption"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
                 };
             };
             /** @description A refusal */
