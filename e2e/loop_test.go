@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// killEngines ends the engines of a data folder, which outlive their server.
-func killEngines(t *testing.T, data string) {
+// enginesOf returns the engines of a data folder, which outlive their server.
+func enginesOf(t *testing.T, data string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -25,17 +25,21 @@ func killEngines(t *testing.T, data string) {
 		if err != nil || !bytes.Contains(text, []byte(data)) || !bytes.Contains(text, []byte("serve\x00--")) {
 			continue
 		}
-		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-		if err == nil && pid != os.Getpid() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		if pid, err := strconv.Atoi(strings.Split(path, "/")[2]); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 // newLoop is a gym whose server serves what it trains.
 func newLoop(t *testing.T, p instance, prompts int) *gym {
 	t.Helper()
-	t.Cleanup(func() { killEngines(t, p.data) })
+	t.Cleanup(func() {
+		for _, pid := range enginesOf(t, p.data) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small")
 }
 
@@ -146,8 +150,8 @@ func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 	p.verifyTrail(t)
 }
 
-// What was trained is a model of its workspace alone, listed, priced and streamed, until it is deleted.
-func TestATrainedModelIsServedToItsWorkspaceAlone(t *testing.T) {
+// What was trained is a model of its workspace: listed, answered and streamed, until it is deleted and its engine ends.
+func TestATrainedModelIsServedUntilItIsDeleted(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {
 		g := newLoop(t, p, 8)
@@ -164,27 +168,36 @@ func TestATrainedModelIsServedToItsWorkspaceAlone(t *testing.T) {
 		})
 		var version struct{ Name string }
 		c.get(t, "/v1/model-versions/"+job.ModelVersionID, &version)
-		var model struct {
-			OwnedBy string `json:"owned_by"`
+		var models struct {
+			Data []struct {
+				ID      string
+				OwnedBy string `json:"owned_by"`
+			}
 		}
-		c.get(t, "/v1/models/"+version.Name, &model)
-		if !strings.HasPrefix(model.OwnedBy, "ws_") {
-			t.Errorf("%+v", model)
-		}
-		_, text := c.call(t, http.MethodPost, "/v1/chat/completions", chat(version.Name, "say red"), http.StatusOK, nil)
+		eventually(t, "the model is listed", func() bool {
+			c.call(t, http.MethodGet, "/v1/models", nil, http.StatusOK, &models)
+			for _, m := range models.Data {
+				if m.ID == version.Name {
+					return strings.HasPrefix(m.OwnedBy, "ws_")
+				}
+			}
+			return false
+		})
+		asked := object{"model": version.Name, "messages": []object{{"role": "user", "content": "say red"}}}
+		_, text := c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusOK, nil)
 		if !strings.Contains(text, `"usage"`) {
 			t.Error(text)
 		}
-		streamed := object{"model": version.Name, "stream": true, "messages": []object{{"role": "user", "content": "say red"}}}
-		if _, text = c.call(t, http.MethodPost, "/v1/chat/completions", streamed, http.StatusOK, nil); !strings.Contains(text, "[DONE]") {
+		asked["stream"] = true
+		if _, text = c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusOK, nil); !strings.Contains(text, "[DONE]") {
 			t.Error(text)
 		}
+		if len(enginesOf(t, p.data)) == 0 {
+			t.Error("no engine runs")
+		}
 		c.call(t, http.MethodDelete, "/v1/model-versions/"+job.ModelVersionID, nil, http.StatusOK, nil)
-		c.call(t, http.MethodPost, "/v1/chat/completions", chat(version.Name, "say red"), http.StatusNotFound, nil)
-		eventually(t, "its engine has ended", func() bool {
-			runs, err := filepath.Glob(filepath.Join(p.data, "engines", "runs", "*"))
-			return err == nil && len(runs) == 0
-		})
+		c.call(t, http.MethodPost, "/v1/chat/completions", asked, http.StatusNotFound, nil)
+		eventually(t, "its engine has ended", func() bool { return len(enginesOf(t, p.data)) == 0 })
 		p.verifyLedger(t)
 	})
 }

@@ -42,13 +42,13 @@ const (
 // maxLost is how many workers in a row may be lost without a new checkpoint, before the run fails.
 const maxLost = 5
 
-// Finish ends an attempt, once. To say the same again is a no-op.
+// Finish ends an attempt, once. To say the same again is a no-op. A model that it makes can be called when it returns.
 func (s *Store) Finish(ctx context.Context, w Worker, h Hand, d Done) error {
 	outcome := d.Outcome
 	if outcome == failed && d.Infrastructure {
 		outcome = broken
 	}
-	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
+	return s.Feed.Change(ctx, func(tx *db.Tx) error {
 		r, a, err := s.held(ctx, tx, w, h)
 		switch {
 		case err != nil:
@@ -72,7 +72,6 @@ func (s *Store) Finish(ctx context.Context, w Worker, h Hand, d Done) error {
 		}
 		return s.after(ctx, tx, r, outcome, d)
 	})
-	return err
 }
 
 // endAttempt ends an attempt, and says whether its time is charged: not when the machine ended it.
