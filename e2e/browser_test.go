@@ -39,6 +39,7 @@ var walks = []walk{
 	{"start an eval, its gate, a case becomes a label", "evals", false, filled(fillEvals)},
 	{"begin a reward session, held by its anchor, released, exported, completed", "rewards", false, prepareRewards},
 	{"train with a worker: a job, a model and its proof, tools, a GRPO run that is held", "training", false, prepareTraining},
+	{"endpoints: one that failed, one that is made, called, stopped, started, deleted; an adoption without proof", "endpoints", false, prepareEndpoints},
 	{"keys, limits, notifications, evidence, audit; palette and keys", "settings", false, filled(nil)},
 }
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { pages } from './pages.mjs'
-import { train } from './training.mjs'
+import { served, train } from './training.mjs'
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..')
 const shown = join(root, 'docs/dashboard')
@@ -46,7 +46,7 @@ async function serve() {
   const data = mkdtempSync(join(tmpdir(), 'screenshots-'))
   const child = spawn(join(root, 'bin/sovereign'), [
     'serve', '--bootstrap', '--demo', '--listen', '127.0.0.1:0', '--operations-listen', 'off', '--data-dir', join(data, 'data'),
-    '--training-prices', 'cpu=3.60',
+    ...served(root),
   ])
   const stop = () => {
     child.kill('SIGKILL')

@@ -1,4 +1,4 @@
-// What is trained before the pictures: a fine-tuning job, a GRPO run and a RAFT round of the demo, by a worker that really
+// What is trained and served before the pictures: a fine-tuning job, a GRPO run and a RAFT round of the demo, by a worker that really
 // trains.
 import { execFileSync, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -41,8 +41,31 @@ export async function train({ root, data, base, ask, start, patience }) {
     })
     const ended = async (path) => ['SUCCEEDED', 'FAILED'].includes((await ask('GET', path)).status)
     await until(async () => (await ended(`fine-tuning/jobs/${job.id}`)) && (await ended(`grpo/runs/${run.id}`)) && ended(`raft/rounds/${round.id}`))
-    return { job: job.id, run: run.id, round: round.id, version: (await ask('GET', `fine-tuning/jobs/${job.id}`)).model_version_id }
+    const version = (await ask('GET', `fine-tuning/jobs/${job.id}`)).model_version_id
+    return { job: job.id, run: run.id, round: round.id, version, ...await endpoints(ask, version, until) }
   } finally {
     stop()
   }
+}
+
+/** The options of a server whose endpoints are photographed: an engine for small models, and one that cannot load. */
+export const served = (root) => ['--training-prices', 'cpu=3.60', '--serving-engines', JSON.stringify([
+  {
+    name: 'small', env: { PYTHONPATH: join(root, 'trainer/src'), PYTHONDONTWRITEBYTECODE: '1' },
+    command: ['sh', '-c', `(while kill -0 ${process.pid}; do sleep 1; done; kill $$) 2>/dev/null & exec "$@"`, 'engine', // which outlives its server, and not this script
+      'python3', '-m', 'sovereign_trainer', 'serve', '--model', '{model_path}', '--name', '{name}', '--host', '{host}', '--port', '{port}'],
+  },
+  {
+    name: 'broken', base_models: ['large/*'], gpu_types: ['cpu'],
+    command: ['sh', '-c', 'for n in $(seq 24); do echo "INFO loading shard $n of 24"; done; echo "RuntimeError: out of memory: 2.0 GiB asked for, 1.0 GiB free"; exit 1', '{port}'],
+  },
+]), '--serving-pool-engine', 'small']
+
+/** An endpoint that answers, and one that has failed. */
+async function endpoints(ask, version, until) {
+  const good = await ask('POST', 'dedicated-endpoints', { name: 'Support', modelVersionId: version, maxReplicas: 2, idleTimeoutSeconds: 3600 })
+  const bad = await ask('POST', 'dedicated-endpoints', { name: 'Large', baseModel: 'large/instruct' })
+  const is = async (one, status) => (await ask('GET', `dedicated-endpoints/${one.id}`)).status === status
+  await until(async () => (await is(good, 'RUNNING')) && is(bad, 'FAILED'))
+  return { endpoint: good.id, failed: bad.id }
 }

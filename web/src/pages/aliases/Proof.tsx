@@ -19,7 +19,9 @@ export function evalQuery(body: Record<string, unknown> | undefined): Record<str
 /** A refusal of the evidence policy, as what would prove it. */
 export function Proof({ unproven, back }: { unproven: Unproven; back?: () => void }) {
   const box = useRef<HTMLElement>(null)
-  useEffect(() => box.current?.scrollIntoView({ block: 'nearest' }), [unproven])
+  useEffect(() => {
+    void box.current?.scrollIntoView({ block: 'nearest' }) // newer browsers answer with a promise, which is no clean-up
+  }, [unproven])
   return (
     <section ref={box} role="alert" className="space-y-3 rounded-md border border-warn/50 bg-warn-ground px-3 py-2.5 text-sm">
       <p className="font-medium">The evidence policy asks for a proof that the model may replace {unproven.incumbent_model}.</p>
