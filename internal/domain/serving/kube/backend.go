@@ -26,7 +26,6 @@ type Backend struct {
 	client  *kubeapi.Client
 	mirrors map[kubeapi.Kind]*kubeapi.Mirror
 	changed chan struct{}
-	wake    chan struct{}
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 
@@ -85,8 +84,8 @@ func Open(c Config) (*Backend, error) {
 	}
 	b := &Backend{
 		config: c, client: client, mirrors: map[kubeapi.Kind]*kubeapi.Mirror{},
-		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		wanted: map[string]want{}, names: map[string]*state{}, dirty: map[string]bool{}, lines: map[string][]string{},
+		changed: make(chan struct{}, 1),
+		wanted:  map[string]want{}, names: map[string]*state{}, dirty: map[string]bool{}, lines: map[string][]string{},
 		reading: map[string]bool{}, applied: map[string]applied{}, away: errors.New("the cluster was not reached yet"),
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -126,12 +125,8 @@ func (b *Backend) noteReach(err error) {
 // mark makes the loop look at a name.
 func (b *Backend) mark(name string) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.dirty[name] = true
-	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (b *Backend) signal() {
