@@ -524,3 +524,24 @@ func TestASpecThatCannotRunIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// The API server takes the manifests as they are, with no field that it does not know.
+func TestTheManifestsAreAccepted(t *testing.T) {
+	c := start(t)
+	plurals := map[string]string{
+		"Namespace": "/api/v1/namespaces", "PersistentVolumeClaim": "/api/v1/namespaces/%s/persistentvolumeclaims",
+		"StatefulSet": "/apis/apps/v1/namespaces/%s/statefulsets", "ConfigMap": "/api/v1/namespaces/%s/configmaps",
+		"Service": "/api/v1/namespaces/%s/services", "ServiceAccount": "/api/v1/namespaces/%s/serviceaccounts",
+		"Role":        "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/roles",
+		"RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/rolebindings",
+	}
+	for _, file := range []string{"sovereign.yaml", "rbac.yaml"} {
+		for _, object := range manifests(t, file) {
+			path := plurals[object["kind"].(string)]
+			if namespace, ok := at(object, "metadata", "namespace").(string); ok {
+				path = fmt.Sprintf(path, namespace)
+			}
+			c.must(t, http.MethodPost, path+"?fieldValidation=Strict", object, nil)
+		}
+	}
+}
