@@ -68,8 +68,8 @@ type slotState struct {
 	next     time.Time // when the next one may begin
 }
 
-// Open begins to follow what runs in a cluster. It makes no request before it returns: a cluster that is away is one whose
-// engines cannot be listed until it is back.
+// Open begins to follow what runs in a cluster. It makes no request before it returns: a cluster that is away is one
+// whose engines cannot be listed until it is back.
 func Open(c Config) (*Backend, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -225,7 +225,8 @@ func (b *Backend) specOf(name string) (spec, bool) {
 	}
 	for _, o := range b.mirrors[kubeapi.Pods].All() {
 		var s spec
-		if belongs(kubeapi.Pods, o) == name && json.Unmarshal([]byte(o.Meta.Annotations[specNote]), &s) == nil && s.Name == name {
+		text := []byte(o.Meta.Annotations[specNote])
+		if belongs(kubeapi.Pods, o) == name && json.Unmarshal(text, &s) == nil && s.Name == name {
 			return s, true
 		}
 	}
@@ -341,8 +342,8 @@ func (b *Backend) Forget(ctx context.Context, name, replica string) error {
 	return nil
 }
 
-// release deletes a pod that has ended. The deletion comes first: whatever happens between, the pod is still known as one
-// that has ended.
+// release deletes a pod that has ended. The deletion comes first: whatever happens between, the pod is still known as
+// one that has ended.
 func (b *Backend) release(ctx context.Context, m kubeapi.Meta) error {
 	if err := b.client.Delete(ctx, kubeapi.Pods, kubeapi.Meta{Name: m.Name, UID: m.UID}, 0); err != nil {
 		return err
