@@ -40,7 +40,7 @@ func (b *Backend) readLog(ctx context.Context, l *life) {
 	within, cancel := context.WithTimeout(ctx, logTime)
 	defer cancel()
 	whole := tailWhole
-	text, err := b.client.Log(within, l.object.Meta.Name, serving.MaxLines)
+	text, err := b.client.Log(within, l.object.Meta.Name, containerName, serving.MaxLines)
 	if err != nil {
 		b.config.Log.Debug("the log of an engine cannot be read", "pod", l.object.Meta.Name, "err", err)
 		text, whole = l.message, messageWhole
