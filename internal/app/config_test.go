@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"sovereign/internal/base/money"
 )
 
@@ -186,4 +188,35 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s is %d", text, b)
 		}
 	}
+}
+
+// The configuration in the manifests is one that the server takes.
+func TestTheConfigurationOfTheManifestsIsFine(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kubernetes/sovereign.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var object struct {
+			Kind string            `yaml:"kind"`
+			Data map[string]string `yaml:"data"`
+		}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		if object.Kind != "ConfigMap" {
+			continue
+		}
+		c, err := configured(t, object.Data["sovereign.yaml"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		gpus, err := c.Kubernetes.gpus([]string{"cpu"})
+		if err != nil || c.Serving.Backend != "kubernetes" || c.Kubernetes.Namespace != "sovereign-engines" ||
+			gpus["h200"].NodeSelector["nvidia.com/gpu.product"] != "NVIDIA-H200" || gpus["h200"].Resource != "nvidia.com/gpu" {
+			t.Errorf("%+v, GPUs %v, %v", c.Kubernetes, gpus, err)
+		}
+		return
+	}
+	t.Error("there is no configuration")
 }

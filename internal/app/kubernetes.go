@@ -36,7 +36,7 @@ type Kubernetes struct {
 // Trainer is how training workers are started in the cluster.
 type Trainer struct {
 	Image   string   `placeholder:"IMAGE" help:"Image of the training worker. With it, a Job is started for each attempt at a training run."`
-	Command []string `sep:"none" placeholder:"ARG" help:"Command of the worker; {url}, {run}, {attempt}, {gpu_type} and {token_file} stand for what it is told."`
+	Command []string `placeholder:"ARG" help:"Command of the worker, of arguments without commas; {url}, {run}, {attempt}, {gpu_type} and {token_file} stand for what it is told."`
 	URL     string   `name:"url" placeholder:"URL" help:"This server's address, as pods reach it."`
 	Secret  string   `placeholder:"NAME" help:"Secret whose key token has the token of a worker (admin worker create)."`
 	Queue   string   `placeholder:"NAME" help:"LocalQueue of Kueue that Jobs wait in; empty without Kueue."`

@@ -111,9 +111,8 @@ class Server:
 
     def _answer(self, method: str, what: str, query: dict[str, str], sent: bytes) -> tuple[int, Any]:
         if what == "lease":
-            if json.loads(sent).get("attempt", self.attempt + 1) != self.attempt + 1:
-                return 409, REFUSED
-            return 200, {"lease": self._lease()}
+            late = json.loads(sent).get("attempt", self.attempt + 1) != self.attempt + 1
+            return (409, REFUSED) if late else (200, {"lease": self._lease()})
         if (query.get("attempt"), query.get("fence")) != (str(self.attempt), self.fence):
             return 409, REFUSED
         kind, _, digest = what.partition("/")

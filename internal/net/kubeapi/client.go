@@ -181,11 +181,11 @@ func (c *Client) Delete(ctx context.Context, k Kind, m Meta, grace int) error {
 // the log, so that 100 of them are below it.
 const logBytes = 4 << 20
 
-// Log returns the last lines of a pod's only container.
-func (c *Client) Log(ctx context.Context, pod string, lines int) (string, error) {
+// Log returns the last lines of a container.
+func (c *Client) Log(ctx context.Context, pod, container string, lines int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	query := url.Values{"tailLines": {strconv.Itoa(lines)}}
+	query := url.Values{"container": {container}, "tailLines": {strconv.Itoa(lines)}}
 	answer, err := c.do(ctx, http.MethodGet, Pods.path(c.cluster.Namespace)+"/"+pod+"/log", query, "", nil)
 	if err != nil {
 		return "", fmt.Errorf("read the log of %s: %w", pod, err)

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("--work", metavar="FOLDER", help="where attempts keep their files (default: a temporary folder)")
     work.add_argument("--once", action="store_true", help="end after one run; the exit code is 1 if it did not succeed")
     work.add_argument("--run", default="", metavar="ID", help="train this run alone; with --attempt")
-    work.add_argument("--attempt", type=int, default=0, metavar="N", help="the attempt that this worker was started for")
+    work.add_argument("--attempt", type=int, default=0, metavar="N", help="the attempt that the worker was started for")
     serve.options(commands)
     llama.options(commands)
     return found

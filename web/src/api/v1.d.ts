@@ -6274,6 +6274,11 @@ export interface components {
             total_steps: number;
         };
         WorkerInfo: {
+            /**
+             * Format: int64
+             * @description The only attempt at that run that it was started for
+             */
+            attempt?: number;
             /** @description Such as trl */
             engine: string;
             /**
@@ -6289,6 +6294,8 @@ export interface components {
             models: components["schemas"]["BaseModel"][];
             /** @description Of the worker */
             release: string;
+            /** @description The only run that it was started for; all, when it is missing */
+            run?: string;
         };
         WorkerLease: {
             /** Format: int64 */

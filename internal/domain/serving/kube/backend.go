@@ -26,7 +26,6 @@ type Backend struct {
 	client  *kubeapi.Client
 	mirrors map[kubeapi.Kind]*kubeapi.Mirror
 	changed chan struct{}
-	wake    chan struct{}
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 
@@ -69,8 +68,8 @@ type slotState struct {
 	next     time.Time // when the next one may begin
 }
 
-// Open begins to follow what runs in a cluster. It makes no request before it returns: a cluster that is away is one whose
-// engines cannot be listed until it is back.
+// Open begins to follow what runs in a cluster. It makes no request before it returns: a cluster that is away is one
+// whose engines cannot be listed until it is back.
 func Open(c Config) (*Backend, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -85,8 +84,8 @@ func Open(c Config) (*Backend, error) {
 	}
 	b := &Backend{
 		config: c, client: client, mirrors: map[kubeapi.Kind]*kubeapi.Mirror{},
-		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		wanted: map[string]want{}, names: map[string]*state{}, dirty: map[string]bool{}, lines: map[string][]string{},
+		changed: make(chan struct{}, 1),
+		wanted:  map[string]want{}, names: map[string]*state{}, dirty: map[string]bool{}, lines: map[string][]string{},
 		reading: map[string]bool{}, applied: map[string]applied{}, away: errors.New("the cluster was not reached yet"),
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -126,12 +125,8 @@ func (b *Backend) noteReach(err error) {
 // mark makes the loop look at a name.
 func (b *Backend) mark(name string) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.dirty[name] = true
-	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (b *Backend) signal() {
@@ -230,7 +225,8 @@ func (b *Backend) specOf(name string) (spec, bool) {
 	}
 	for _, o := range b.mirrors[kubeapi.Pods].All() {
 		var s spec
-		if belongs(kubeapi.Pods, o) == name && json.Unmarshal([]byte(o.Meta.Annotations[specNote]), &s) == nil && s.Name == name {
+		text := []byte(o.Meta.Annotations[specNote])
+		if belongs(kubeapi.Pods, o) == name && json.Unmarshal(text, &s) == nil && s.Name == name {
 			return s, true
 		}
 	}
@@ -346,8 +342,8 @@ func (b *Backend) Forget(ctx context.Context, name, replica string) error {
 	return nil
 }
 
-// release deletes a pod that has ended. The deletion comes first: whatever happens between, the pod is still known as one
-// that has ended.
+// release deletes a pod that has ended. The deletion comes first: whatever happens between, the pod is still known as
+// one that has ended.
 func (b *Backend) release(ctx context.Context, m kubeapi.Meta) error {
 	if err := b.client.Delete(ctx, kubeapi.Pods, kubeapi.Meta{Name: m.Name, UID: m.UID}, 0); err != nil {
 		return err

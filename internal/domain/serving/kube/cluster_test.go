@@ -266,7 +266,7 @@ func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("test-%d", c.namespaces.Add(1))
 	c.must(t, http.MethodPost, "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name}}, nil)
-	for _, object := range manifests(t) {
+	for _, object := range manifests(t, "rbac.yaml") {
 		switch object["kind"] {
 		case "Role", "RoleBinding":
 			object["metadata"].(map[string]any)["namespace"] = name

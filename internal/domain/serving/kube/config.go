@@ -3,9 +3,10 @@
 // Of each name there is a ConfigMap, with what was asked for, and it owns the rest: a Service, a NetworkPolicy, a
 // PodDisruptionBudget and the pods. So one deletion collects all, whatever was killed when.
 //
-// A replica is a pod, and not one of a Deployment: a pod with restartPolicy Never has one container with one life, so that
-// its uid names that life, and its status has when that began and ended, by the clock of its node. A finalizer keeps a pod
-// that has ended until its end is recorded, as Kubernetes' own Jobs do: nothing is lost while the server is away.
+// A replica is a pod, and not one of a Deployment: a pod with restartPolicy Never has one container with one life, so
+// that its uid names that life, and its status has when that began and ended, by the clock of its node. A finalizer
+// keeps a pod that has ended until its end is recorded, as Kubernetes' own Jobs do: nothing is lost while the server is
+// away.
 package kube
 
 import (
@@ -53,7 +54,7 @@ type GPU struct {
 type Times struct {
 	LeastPause, MostPause time.Duration // between the end of a replica and the next one; it doubles with each failure
 	Grace                 time.Duration // that an engine has to end, when it is told to; whole seconds
-	Lost                  time.Duration // how long the end of a pod may take, beyond its grace, until its node counts as lost
+	Lost                  time.Duration // how long an end may take, beyond the grace, until its node counts as lost
 }
 
 func (t *Times) complete() {

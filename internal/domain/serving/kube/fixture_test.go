@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -46,10 +47,10 @@ func engineMain(behaviour string) {
 	os.Exit(4)
 }
 
-// manifests returns the objects of deploy/kubernetes.
-func manifests(t *testing.T) []map[string]any {
+// manifests returns the objects of a file of deploy/kubernetes.
+func manifests(t *testing.T, name string) []map[string]any {
 	t.Helper()
-	file, err := os.Open("../../../../deploy/kubernetes/rbac.yaml")
+	file, err := os.Open("../../../../deploy/kubernetes/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +58,10 @@ func manifests(t *testing.T) []map[string]any {
 	var all []map[string]any
 	for decoder := yaml.NewDecoder(file); ; {
 		var object map[string]any
-		if err := decoder.Decode(&object); err == io.EOF {
+		switch err := decoder.Decode(&object); {
+		case errors.Is(err, io.EOF):
 			return all
-		} else if err != nil {
+		case err != nil:
 			t.Fatal(err)
 		}
 		all = append(all, object)

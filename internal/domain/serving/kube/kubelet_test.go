@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +51,7 @@ type run struct {
 	exited  chan struct{}
 	lastly  chan struct{} // closed when its end is reported
 	ending  bool
+	lost    atomic.Bool // nothing is said of its end
 }
 
 type runSpec struct {
@@ -314,6 +316,9 @@ func (r *run) watch(ctx context.Context, m kubeapi.Meta) {
 	case <-ctx.Done():
 		return
 	case <-r.exited:
+	}
+	if r.lost.Load() {
+		return
 	}
 	for r.k.cutOff() { // a node that is cut off reports nothing
 		if ctx.Err() != nil {

@@ -31,6 +31,9 @@ const (
 	finalizer   = "sovereign/recorded" // keeps a pod until its end is recorded
 )
 
+// containerName is that of the engine's container in its pod.
+const containerName = "engine"
+
 // prefix begins the names of objects.
 const prefix = "engine-"
 
@@ -147,7 +150,7 @@ func (b *Backend) podSpec(s spec) (podSpec, string, error) {
 	}
 	get := httpGet{engine.Health, "api"}
 	c := container{
-		Name: "engine", Image: engine.Image, Command: launch.Args, Env: variables(launch.Env),
+		Name: containerName, Image: engine.Image, Command: launch.Args, Env: variables(launch.Env),
 		Ports:             []containerPort{{"api", port, "TCP"}},
 		Startup:           &probe{get, 2, 2, max(int(engine.StartTimeout.Seconds())/2, 1)},
 		Readiness:         &probe{get, 5, 5, 2},

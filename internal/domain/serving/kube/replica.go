@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,18 +24,21 @@ type podStatus struct {
 	PodIP      string      `json:"podIP"`
 	Conditions []condition `json:"conditions"`
 	Containers []struct {
-		Ready bool `json:"ready"`
-		State struct {
-			Waiting *struct {
-				Reason  string `json:"reason"`
-				Message string `json:"message"`
-			} `json:"waiting"`
-			Running *struct {
-				StartedAt time.Time `json:"startedAt"`
-			} `json:"running"`
-			Terminated *terminated `json:"terminated"`
-		} `json:"state"`
+		Name  string         `json:"name"`
+		Ready bool           `json:"ready"`
+		State containerState `json:"state"`
 	} `json:"containerStatuses"`
+}
+
+type containerState struct {
+	Waiting *struct {
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	} `json:"waiting"`
+	Running *struct {
+		StartedAt time.Time `json:"startedAt"`
+	} `json:"running"`
+	Terminated *terminated `json:"terminated"`
 }
 
 type terminated struct {
@@ -128,24 +132,32 @@ func (l *life) end(reason string) {
 	l.replica.Phase, l.replica.Reason, l.replica.BaseURL = serving.Ended, reason, ""
 }
 
-// readContainer reads the state of the engine's container.
+// readContainer reads what the status says of the engine's container.
 func (l *life) readContainer() {
-	r := &l.replica
 	if scheduled := l.status.condition("PodScheduled"); scheduled.Status == "False" {
 		l.problem = cmp.Or(scheduled.Message, scheduled.Reason)
 	}
-	if len(l.status.Containers) == 0 {
-		return
+	for _, c := range l.status.Containers { // others may have put their own beside it
+		if c.Name == containerName {
+			l.readState(c.Ready, c.State)
+		}
 	}
-	c := l.status.Containers[0]
+}
+
+// usual are the reasons for which a container waits that are no problem.
+var usual = []string{"ContainerCreating", "PodInitializing"}
+
+// readState reads the state of the engine's container.
+func (l *life) readState(isReady bool, state containerState) {
+	r := &l.replica
 	switch {
-	case c.State.Terminated != nil:
-		t := c.State.Terminated
+	case state.Terminated != nil:
+		t := state.Terminated
 		r.StartedAt, r.EndedAt = of(t.StartedAt), of(t.FinishedAt)
 		r.Phase, r.Reason, l.message = serving.Ended, t.why(), t.Message
-	case c.State.Running != nil:
-		r.StartedAt = of(c.State.Running.StartedAt)
-		if ready := l.status.condition("Ready"); c.Ready && ready.Status == "True" {
+	case state.Running != nil:
+		r.StartedAt = of(state.Running.StartedAt)
+		if ready := l.status.condition("Ready"); isReady && ready.Status == "True" {
 			// A pod that has ended does not say whether it was ever ready. So it is ready when that is noted.
 			if r.ReadyAt == 0 {
 				l.readyAt = of(ready.Since)
@@ -153,8 +165,8 @@ func (l *life) readContainer() {
 				r.Phase = serving.Ready
 			}
 		}
-	case c.State.Waiting != nil && c.State.Waiting.Reason != "ContainerCreating" && c.State.Waiting.Reason != "PodInitializing":
-		l.problem = strings.Trim(c.State.Waiting.Reason+": "+c.State.Waiting.Message, ": ")
+	case state.Waiting != nil && !slices.Contains(usual, state.Waiting.Reason):
+		l.problem = strings.Trim(state.Waiting.Reason+": "+state.Waiting.Message, ": ")
 	}
 }
 

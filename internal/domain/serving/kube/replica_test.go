@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	running   = `"containerStatuses":[{"ready":true,"state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}}]`
+	running   = `"containerStatuses":[{"name":"proxy","ready":true,"state":{"running":{}}},{"name":"engine","ready":true,"state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}}]`
 	ready     = `"conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"True","lastTransitionTime":"2026-01-02T03:04:15Z"}]`
 	unready   = `"conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"False","lastTransitionTime":"2026-01-02T03:05:00Z"}]`
-	oomKilled = `"containerStatuses":[{"state":{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":"2026-01-02T03:04:05Z","finishedAt":"2026-01-02T03:06:00Z"}}}]`
+	oomKilled = `"containerStatuses":[{"name":"engine","state":{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":"2026-01-02T03:04:05Z","finishedAt":"2026-01-02T03:06:00Z"}}}]`
 )
 
 // What a pod's status says of a replica, as kubelets write it.
@@ -41,11 +41,11 @@ func TestAPodSaysHowFarAReplicaHasCome(t *testing.T) {
 			problem: "0/3 nodes",
 		},
 		"its image is pulled": {
-			status: `{"phase":"Pending","containerStatuses":[{"state":{"waiting":{"reason":"ContainerCreating"}}}]}`,
+			status: `{"phase":"Pending","containerStatuses":[{"name":"engine","state":{"waiting":{"reason":"ContainerCreating"}}}]}`,
 			want:   serving.Replica{Phase: serving.Starting},
 		},
 		"its image cannot be pulled": {
-			status:  `{"phase":"Pending","containerStatuses":[{"state":{"waiting":{"reason":"ErrImagePull","message":"not found"}}}]}`,
+			status:  `{"phase":"Pending","containerStatuses":[{"name":"engine","state":{"waiting":{"reason":"ErrImagePull","message":"not found"}}}]}`,
 			want:    serving.Replica{Phase: serving.Starting},
 			problem: "ErrImagePull: not found",
 		},
