@@ -32,14 +32,18 @@ func enginesOf(t *testing.T, data string) (pids []int) {
 	return pids
 }
 
+// killEngines ends the engines of a data folder.
+func killEngines(t *testing.T, data string) {
+	t.Helper()
+	for _, pid := range enginesOf(t, data) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
 // newLoop is a gym whose server serves what it trains.
 func newLoop(t *testing.T, p instance, prompts int) *gym {
 	t.Helper()
-	t.Cleanup(func() {
-		for _, pid := range enginesOf(t, p.data) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
+	t.Cleanup(func() { killEngines(t, p.data) })
 	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small")
 }
 

@@ -8,7 +8,7 @@ import "github.com/go-json-experiment/json/jsontext"
 // A ChatRequest is the body of POST /v1/chat/completions.
 type ChatRequest struct {
 	_                   struct{}         `json:"-" additionalProperties:"true"`
-	Model               string           `json:"model" doc:"A catalog id, an alias, or dedicated/<routing-key>"`
+	Model               string           `json:"model" doc:"A catalog id, an alias, ft/<name> of a trained model, or dedicated/<routing-key>"`
 	Messages            []jsontext.Value `json:"messages" nullable:"false" minItems:"1" doc:"As in OpenAI's API"`
 	Models              []string         `json:"models,omitempty" maxItems:"8" doc:"Catalog ids to fall back to, in order, before the first content; they replace the alias's"`
 	Stream              bool             `json:"stream,omitempty" doc:"Answer with server-sent events"`
