@@ -15,7 +15,8 @@ from sovereign_trainer import gguf, llama
 
 CONFIG = {
     "model_type": "llama", "max_position_embeddings": 64, "hidden_size": 8, "num_hidden_layers": 1, "vocab_size": 4,
-    "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "eos_token_id": 1,
+    "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6,
+    "eos_token_id": 1,
     "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
 }  # fmt: skip
 LAYER = "model.layers.0."
@@ -153,7 +154,13 @@ class GGUFCase(unittest.TestCase):
 
     def test_a_model_is_written_once(self) -> None:
         asked = argparse.Namespace(
-            model=str(self.folder), name="m", adapter="", adapter_name="", host="127.0.0.1", port=1, work=str(self.folder.parent)
+            model=str(self.folder),
+            name="m",
+            adapter="",
+            adapter_name="",
+            host="127.0.0.1",
+            port=1,
+            work=str(self.folder.parent),
         )
         first = llama.command(asked)
         written = pathlib.Path(first[first.index("--model") + 1])

@@ -71,7 +71,9 @@ class ServeCase(unittest.TestCase):
         self.assertEqual(status, 200, whole)
         choice = whole["choices"][0]
         events = self.events(stream_options={"include_usage": True}, **more)
-        self.assertEqual("".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1]), choice["message"]["content"])
+        self.assertEqual(
+            "".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1]), choice["message"]["content"]
+        )
         self.assertEqual(events[-2]["choices"][0]["finish_reason"], choice["finish_reason"])
         self.assertEqual((events[-1]["choices"], events[-1]["usage"]), ([], whole["usage"]))
         return choice["message"]["content"], choice["finish_reason"], whole["usage"]["completion_tokens"]
@@ -121,8 +123,8 @@ class ServeCase(unittest.TestCase):
 
     def test_bad_requests_are_refused_with_a_reason(self) -> None:
         for more in (
-            {"messages": []}, {"messages": [{"role": "user", "content": 5}]}, {"n": 2}, {"max_tokens": -1}, {"temperature": 3},
-            {"stop": [1]}, {"seed": "x"},
+            {"messages": []}, {"messages": [{"role": "user", "content": 5}]}, {"n": 2}, {"max_tokens": -1},
+            {"temperature": 3}, {"stop": [1]}, {"seed": "x"},
         ):  # fmt: skip
             status, answer = self.chat(**more)
             self.assertEqual((status, bool(answer["error"]["message"])), (400, True), more)

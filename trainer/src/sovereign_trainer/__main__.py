@@ -13,7 +13,6 @@ from .engine import ENGINES
 from .errors import TrainerError
 from .worker import Worker, work_folder
 
-
 COMMANDS = {"serve": serve.run, "llama": llama.run}
 
 

@@ -1,5 +1,5 @@
-"""Writes models as GGUF, the file that llama.cpp reads: those of Llama's architecture, with weights in safetensors and a
-tokenizer over bytes, and LoRA adapters of them. In plain Python: tensors are copied and never computed with.
+"""Writes models as GGUF, the file that llama.cpp reads: those of Llama's architecture, with weights in safetensors and
+a tokenizer over bytes, and LoRA adapters of them. In plain Python: tensors are copied and never computed with.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ def shape(out: Writer, config: dict[str, Any]) -> None:
     out.field("general.architecture", STRING, "llama")
     out.field("general.name", STRING, str(config.get("_name_or_path") or "model"))
     for key, name in {
-        "context_length": "max_position_embeddings", "embedding_length": "hidden_size", "block_count": "num_hidden_layers",
+        "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
+        "block_count": "num_hidden_layers",
         "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads",
         "attention.head_count_kv": "num_key_value_heads", "vocab_size": "vocab_size",
     }.items():  # fmt: skip
@@ -202,7 +203,11 @@ def vocabulary(out: Writer, folder: pathlib.Path, config: dict[str, Any]) -> Non
     out.array("tokenizer.ggml.token_type", INT32, [CONTROL if word in special else NORMAL for word in words])
     # llama.cpp wants one at least. The byte 255 is in no text.
     out.array("tokenizer.ggml.merges", STRING, merges or ["\u00ff \u00ff"])
-    for name, key in {"eos_token_id": "eos_token_id", "pad_token_id": "padding_token_id", "bos_token_id": "bos_token_id"}.items():
+    for name, key in {
+        "eos_token_id": "eos_token_id",
+        "pad_token_id": "padding_token_id",
+        "bos_token_id": "bos_token_id",
+    }.items():
         number = config.get(name)
         number = number[0] if isinstance(number, list) else number
         if number is not None:

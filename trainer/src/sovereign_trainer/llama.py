@@ -1,5 +1,5 @@
-"""`python -m sovereign_trainer llama`: becomes llama-server (llama.cpp) for a model that was trained. What llama.cpp cannot
-read is written as GGUF first, once."""
+"""`python -m sovereign_trainer llama`: becomes llama-server (llama.cpp) for a model that was trained. What llama.cpp
+cannot read is written as GGUF first, once."""
 
 from __future__ import annotations
 

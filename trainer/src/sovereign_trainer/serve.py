@@ -107,7 +107,7 @@ class Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind without asking the name service who we are."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[0], self.server_address[1]
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that left is no error."""
@@ -144,7 +144,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.complete(asked)
             elif self.path == "/v1/load_lora_adapter":
                 models.add(asked.get("lora_name"), asked.get("lora_path"))
-                self.send(200, f"Success: LoRA adapter '{asked['lora_name']}' added successfully.".encode(), "text/plain")
+                self.send(
+                    200, f"Success: LoRA adapter '{asked['lora_name']}' added successfully.".encode(), "text/plain"
+                )
             elif self.path == "/v1/unload_lora_adapter":
                 models.drop(asked.get("lora_name"))
                 self.send(200, f"Success: LoRA adapter '{asked['lora_name']}' removed.".encode(), "text/plain")
