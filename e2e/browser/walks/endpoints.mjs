@@ -97,7 +97,7 @@ export default async function ({ facts, open, step }) {
   await phone.leave()
 
   step('delete it')
-  await page.getByRole('grid', { name: 'Endpoints' }).getByText('Support').click()
+  await page.getByRole('grid', { name: 'Endpoints' }).getByText('Support', { exact: true }).click()
   await owner.heading('Support')
   await owner.button('Delete…').click()
   const last = owner.dialog('Delete Support?')
