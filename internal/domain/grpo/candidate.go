@@ -1,6 +1,7 @@
 package grpo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,11 +53,16 @@ type due struct {
 	EvalID      string
 	Version     string // the name that it is called by; empty after it was deleted
 	BaseModel   string
+	Parent      string // the name of the version that the run began with; empty for the base model, and after it was deleted
 }
 
+// baseline is the model that the candidate is compared with: what it was trained from.
+func (c *due) baseline() string { return cmp.Or(c.Parent, train.BaseName(c.BaseModel)) }
+
 const dueColumns = `SELECT c.workspace_id, c.id, c.run_id, c.eval_id, COALESCE(v.name, '') AS version,
-	COALESCE(v.base_model, '') AS base_model FROM grpo_candidates c
-	LEFT JOIN model_versions v ON v.workspace_id = c.workspace_id AND v.id = c.model_version_id`
+	COALESCE(v.base_model, '') AS base_model, COALESCE(p.name, '') AS parent FROM grpo_candidates c
+	LEFT JOIN model_versions v ON v.workspace_id = c.workspace_id AND v.id = c.model_version_id
+	LEFT JOIN model_versions p ON p.workspace_id = v.workspace_id AND p.id = v.parent_id`
 
 // evaluate makes the evals of candidates that can be served, and notes what the gates of those say that have ended.
 func (s *Store) evaluate(ctx context.Context) error {
@@ -81,12 +87,12 @@ func (s *Store) evaluate(ctx context.Context) error {
 	return failed
 }
 
-// compare makes the eval of a candidate against its base: one, in the transaction that notes it.
+// compare makes the eval of a candidate against what it was trained from: one, in the transaction that notes it.
 func (s *Store) compare(ctx context.Context, c *due) error {
 	if c.Version == "" {
 		return s.note(ctx, c, gateRefused, "the model version was deleted", 0)
 	}
-	for _, model := range []string{train.BaseName(c.BaseModel), c.Version} {
+	for _, model := range []string{c.baseline(), c.Version} {
 		if err := s.Evaluation.Serves(c.WorkspaceID, model); err != nil {
 			return s.note(ctx, c, "", "it waits for an engine: "+fault.From(err).Message, unservedPause)
 		}
@@ -149,7 +155,7 @@ func (s *Store) asked(ctx context.Context, c *due) (*eval.NewEval, error) {
 	}
 	seed := *in.Seed
 	return &eval.NewEval{
-		Name: "Candidate of " + c.RunID, CriterionID: in.CriterionID, BaselineModel: train.BaseName(c.BaseModel), Seed: &seed,
+		Name: "Candidate of " + c.RunID, CriterionID: in.CriterionID, BaselineModel: c.baseline(), Seed: &seed,
 		CandidateModels: []string{c.Version}, DatasetID: set.ID, SampleCount: int(min(set.Rows, mostCases)),
 		Spending: judging.Spending{MaxCostUSD: &left},
 	}, nil

@@ -118,6 +118,30 @@ func TestACandidateGetsItsEvalWhenItCanBeServed(t *testing.T) {
 	})
 }
 
+func TestACandidateIsComparedWithWhatItWasTrainedFrom(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		parent, err := f.Versions.Get(t.Context(), dbtest.Mine, f.candidate().Candidate.ModelVersionID)
+		f.ok(err)
+		in := f.request()
+		in.BaseModel = parent.ID
+		_, err = f.Create(t.Context(), dbtest.Mine, dbtest.Ann, in)
+		f.ok(err)
+		lease := f.lease()
+		f.save(lease, 4)
+		f.finish(lease, "succeeded", 4)
+		e := &trials{d: f.DB, status: job.Running, served: []string{"ft/"}}
+		f.evaluated(e)
+		var baselines []string
+		for _, n := range e.asked {
+			baselines = append(baselines, n.BaselineModel)
+		}
+		slices.Sort(baselines)
+		if want := []string{"ft/base/tiny/bigram", parent.Name}; !slices.Equal(baselines, want) {
+			t.Errorf("compared with %q, want %q", baselines, want)
+		}
+	})
+}
+
 func TestACandidateHasOneEvalWhateverLooksAtItAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.candidate()
