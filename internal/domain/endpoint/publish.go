@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -85,7 +86,8 @@ func (p *publisher) put(r *record) {
 		return
 	}
 	p.Own.Put(r.Workspace, &live.Model{
-		ID: r.model(), Provider: live.Engines, Upstream: r.deployment(), Engines: r.deployment(), Kind: live.Chat,
+		ID: r.model(), Provider: live.Engines, Upstream: r.model(), Engines: r.deployment(), Kind: live.Chat,
+		Version:       cmp.Or(r.ModelVersionID, r.BaseModel),
 		ContextWindow: contextWindow, MaxOutput: maxOutput, Created: r.CreatedAt,
 	})
 }

@@ -351,6 +351,6 @@ func (e *record) refusal() error {
 func (e *record) spec(replicas int) serving.Spec {
 	return serving.Spec{
 		Name: e.deployment(), Workspace: e.Workspace, Engine: e.Engine, BaseModel: e.BaseModel, Version: e.ModelVersionID,
-		Model: e.deployment(), GPUType: e.GPUType, GPUCount: int(e.GPUCount), Replicas: replicas,
+		Model: e.model(), GPUType: e.GPUType, GPUCount: int(e.GPUCount), Replicas: replicas,
 	}
 }

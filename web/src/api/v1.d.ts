@@ -3050,7 +3050,7 @@ export interface components {
             max_tokens?: number;
             /** @description As in OpenAI's API */
             messages: unknown[];
-            /** @description A catalog id, an alias, or dedicated/<routing-key> */
+            /** @description A catalog id, an alias, ft/<name> of a trained model, or dedicated/<routing-key> */
             model: string;
             /** @description Catalog ids to fall back to, in order, before the first content; they replace the alias's */
             models?: string[] | null;
@@ -3993,7 +3993,7 @@ export interface components {
         GRPORequest: {
             /** @description An independent judge that holds the run when the reward diverges from it */
             anchorCriterionId?: string;
-            /** @description A model of GET /v1/fine-tuning/models */
+            /** @description A model of GET /v1/fine-tuning/models, or a version of one: its id (mv_…) or its name (ft/…) */
             baseModel: string;
             /**
              * Format: double
@@ -4123,6 +4123,8 @@ export interface components {
             max_steps: number;
             /** @enum {string} */
             object: "grpo.run";
+            /** @description The model version whose weights it begins with; null for the base model */
+            parent_id: string | null;
             paused_reason: string | null;
             /**
              * Format: double
