@@ -35,7 +35,7 @@ type grammar struct {
 	Admin   adminCommand   `cmd:"" help:"Administer a server, running or not."`
 	Gate    gateCommand    `cmd:"" help:"Wait for an eval and ask its deploy gate. Exits with 0 if it passes, 1 if it refuses, 2 if it could not be asked."`
 	Train   trainCommand   `cmd:"" help:"Run a training worker on this machine."`
-	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, or the signed head of a chain, offline."`
+	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, model version or head of a chain, offline."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -51,7 +51,7 @@ type serveCommand struct {
 }
 
 type verifyCommand struct {
-	File string `arg:"" help:"The certificate or the head (JSON)."`
+	File string `arg:"" help:"The certificate, the model version or the head (JSON)."`
 	JWKS string `name:"jwks" required:"" placeholder:"FILE" help:"The public keys (JWKS)."`
 }
 
