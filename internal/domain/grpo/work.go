@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func (s *Store) prepare(ctx context.Context, run *job.Run) error {
 		if err := s.Artifacts.Refer(ctx, tx, run.Workspace, runID, stored); err != nil {
 			return err
 		}
-		inputs := append(weights, train.Input{Name: promptFile, File: stored})
+		inputs := slices.Concat(weights, []train.Input{{Name: promptFile, File: stored}})
 		return s.Train.Prepared(ctx, tx, run.Workspace, kind, runID, newSpec(&in.Request, tools, inputs), in.MaxSteps)
 	})
 }

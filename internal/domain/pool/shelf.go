@@ -78,7 +78,7 @@ func (s *shelf) use(ctx context.Context, versionID string) (done func(), err err
 			return nil, awaited.err
 		case s.state == unknown:
 			awaited = &book{}
-			s.clear(awaited)
+			s.clear(awaited) //nolint:contextcheck // it goes on when the request has left
 		case s.state == clearing:
 		case b != nil && !b.moving:
 			s.uses++
@@ -87,9 +87,9 @@ func (s *shelf) use(ctx context.Context, versionID string) (done func(), err err
 		case b != nil:
 			awaited = b
 		case len(s.books) < s.slots:
-			awaited = s.load(versionID)
+			awaited = s.load(versionID) //nolint:contextcheck // it goes on when the request has left
 		case oldest != "":
-			s.unload(oldest)
+			s.unload(oldest) //nolint:contextcheck // it goes on when the request has left
 		}
 		if err := s.wait(ctx); err != nil {
 			return nil, err
@@ -209,7 +209,7 @@ func (s *shelf) end() {
 // prepare has a replica load the model that a request is for.
 func (p *Pool) prepare(ctx context.Context, u *unit, r engines.Replica, model string) (func(), error) {
 	if model == u.base {
-		return nil, nil
+		return func() {}, nil
 	}
 	u.mu.Lock()
 	s := u.loaded[r.ID]

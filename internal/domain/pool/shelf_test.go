@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-
 	"testing/synctest"
 )
 

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,7 +127,7 @@ func (c *cluster) launch(bin string) error {
 	}
 	c.url = fmt.Sprintf("https://127.0.0.1:%d", port)
 	c.admin = &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // made by this test
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout:   time.Minute,
 	}
 	client, peers := fmt.Sprintf("http://127.0.0.1:%d", etcd), fmt.Sprintf("http://127.0.0.1:%d", peer)
@@ -135,7 +137,7 @@ func (c *cluster) launch(bin string) error {
 		return err
 	}
 	if err := c.run(filepath.Join(bin, "kube-apiserver"), "--etcd-servers", client, "--bind-address", "127.0.0.1",
-		"--advertise-address", "127.0.0.1", "--secure-port", fmt.Sprint(port), "--cert-dir", at("certs"),
+		"--advertise-address", "127.0.0.1", "--secure-port", strconv.Itoa(port), "--cert-dir", at("certs"),
 		"--token-auth-file", at("tokens"), "--authorization-mode", "RBAC", "--anonymous-auth=false",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", at("sa.key"),
 		"--service-account-signing-key-file", at("sa.key"), "--service-cluster-ip-range", "10.0.0.0/24",
@@ -196,7 +198,7 @@ func (c *cluster) ready() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the API server is not ready")
+	return errors.New("the API server is not ready")
 }
 
 func (c *cluster) stop() {

@@ -251,7 +251,7 @@ func seed(t *testing.T) *rand.Rand {
 		}
 	}
 	t.Logf("SEED=%d", n)
-	return rand.New(rand.NewPCG(n, n)) //nolint:gosec // a test's
+	return rand.New(rand.NewPCG(n, n))
 }
 
 func TestWhateverIsDeletedOrEditedItConverges(t *testing.T) {

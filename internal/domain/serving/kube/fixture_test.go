@@ -25,6 +25,7 @@ import (
 func engineMain(behaviour string) {
 	words := "\x1b[31m" + servingtest.LastWords + "\x1b[0m " + servingtest.Credential + "\n"
 	switch servingtest.Behaviour(behaviour) {
+	case servingtest.Serves, servingtest.NeverHealthy:
 	case servingtest.Exits:
 		fmt.Print(words)
 		os.Exit(3)
@@ -43,7 +44,7 @@ func engineMain(behaviour string) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	_ = http.ListenAndServe("127.0.0.1:"+os.Getenv("KUBELET_PORT"), mux) //nolint:gosec // of a test
+	_ = http.ListenAndServe("127.0.0.1:"+os.Getenv("KUBELET_PORT"), mux)
 	os.Exit(4)
 }
 

@@ -166,18 +166,18 @@ type jobStatus struct {
 	Conditions []condition `json:"conditions"`
 }
 
-// over reports whether a Job has ended, and whether it failed.
-func over(o kubeapi.Object) (ended, failed bool, why string) {
+// over reports whether a Job has ended, and why.
+func over(o kubeapi.Object) (ended bool, why string) {
 	var s jobStatus
 	if len(o.Status) == 0 || json.Unmarshal(o.Status, &s) != nil {
-		return false, false, ""
+		return false, ""
 	}
 	for _, c := range s.Conditions {
 		if c.Status == "True" && (c.Type == "Complete" || c.Type == "Failed") {
-			return true, c.Type == "Failed", strings.TrimSpace(c.Reason + " " + c.Message)
+			return true, strings.TrimSpace(c.Reason + " " + c.Message)
 		}
 	}
-	return false, false, ""
+	return false, ""
 }
 
 // keepIdle is how long a Job may go on that is not needed: its worker ends by itself, and says goodbye.
@@ -202,7 +202,7 @@ func (t *Trainer) pass(ctx context.Context) error {
 	present := map[string]bool{}
 	for name, o := range t.mirror.All() {
 		present[o.Meta.UID] = true
-		ended, _, _ := over(o)
+		ended, _ := over(o)
 		if ended || needed[name] || !o.Meta.DeletionTimestamp.IsZero() {
 			delete(t.idle, o.Meta.UID)
 			continue
@@ -235,7 +235,7 @@ func (t *Trainer) keep(ctx context.Context, name string, r Run) error {
 		t.tries[name] = tried
 	}
 	if there {
-		ended, _, why := over(o)
+		ended, why := over(o)
 		if !ended || !o.Meta.DeletionTimestamp.IsZero() {
 			return nil
 		}
@@ -320,7 +320,8 @@ func (t *Trainer) manifest(name string, r Run) trainJob {
 		RestartPolicy: "Never", Grace: jobGrace, Security: podSecurity{seccomp{"RuntimeDefault"}},
 		Volumes: []volume{
 			{Name: "token", Secret: &secretVolume{t.config.Secret, 0o444}},
-			{Name: "shm", EmptyDir: &emptyDir{"Memory"}}, {Name: "tmp", EmptyDir: &emptyDir{}},
+			{Name: "shm", EmptyDir: &emptyDir{"Memory"}},
+			{Name: "tmp", EmptyDir: &emptyDir{}},
 		},
 	}
 	for _, name := range t.config.PullSecrets {

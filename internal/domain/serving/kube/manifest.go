@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -95,8 +96,10 @@ func (b *Backend) surroundings(s spec, owner kubeapi.Owner) map[kubeapi.Kind]any
 	svc := service{Type: kubeapi.Services.Type(), Meta: meta}
 	svc.Spec.ClusterIP, svc.Spec.Selector = "None", pods
 	svc.Spec.Ports = []servicePort{{"api", port, "api", "TCP"}}
-	gateway := peer{selector{map[string]string{"kubernetes.io/metadata.name": b.config.GatewayNamespace}},
-		selector{b.config.GatewayLabels}}
+	gateway := peer{
+		selector{map[string]string{"kubernetes.io/metadata.name": b.config.GatewayNamespace}},
+		selector{b.config.GatewayLabels},
+	}
 	policy := networkPolicy{kubeapi.NetworkPolicies.Type(), meta, networkPolicySpec{
 		Pods: selector{pods}, Types: []string{"Ingress"},
 		Ingress: []ingressRule{{[]peer{gateway}, []policyPort{{"TCP", port}}}},
@@ -194,7 +197,7 @@ func (b *Backend) mountVersions(s spec, p *podSpec, c *container) error {
 	case folder == "":
 		return nil
 	case b.config.Claim == "":
-		return fmt.Errorf("engines cannot read the files of versions: set serving.kubernetes.claim in the configuration")
+		return errors.New("engines cannot read the files of versions: set kubernetes.claim in the configuration")
 	case !below(b.config.ClaimPath, folder):
 		return fmt.Errorf("engines cannot read %s: it is not on the claim %s", folder, b.config.Claim)
 	}

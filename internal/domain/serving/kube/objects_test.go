@@ -71,15 +71,24 @@ func TestTheRoleAllowsNothingElse(t *testing.T) {
 	f.c.must(t, http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+other+"/rolebindings/sovereign", nil, nil)
 	mine := "/api/v1/namespaces/" + f.namespace
 	for _, c := range []struct{ method, path string }{
-		{http.MethodGet, mine + "/secrets"}, {http.MethodGet, mine + "/secrets/a"}, {http.MethodPost, mine + "/pods/a/exec"},
+		{http.MethodGet, mine + "/secrets"},
+		{http.MethodGet, mine + "/secrets/a"},
+		{http.MethodPost, mine + "/pods/a/exec"},
 		{http.MethodGet, mine + "/configmaps/kube-root-ca.crt"},
-		{http.MethodPost, mine + "/serviceaccounts/default/token"}, {http.MethodDelete, mine + "/services/a"},
-		{http.MethodDelete, mine + "/pods"}, {http.MethodPut, mine + "/pods/a"}, {http.MethodPatch, mine + "/pods/a/status"},
-		{http.MethodPost, mine + "/pods/a/eviction"}, {http.MethodGet, mine + "/persistentvolumeclaims"},
+		{http.MethodPost, mine + "/serviceaccounts/default/token"},
+		{http.MethodDelete, mine + "/services/a"},
+		{http.MethodDelete, mine + "/pods"},
+		{http.MethodPut, mine + "/pods/a"},
+		{http.MethodPatch, mine + "/pods/a/status"},
+		{http.MethodPost, mine + "/pods/a/eviction"},
+		{http.MethodGet, mine + "/persistentvolumeclaims"},
 		{http.MethodDelete, "/apis/networking.k8s.io/v1/namespaces/" + f.namespace + "/networkpolicies/a"},
 		{http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/" + f.namespace + "/rolebindings"},
-		{http.MethodGet, "/api/v1/nodes"}, {http.MethodGet, "/api/v1/namespaces"}, {http.MethodGet, "/api/v1/pods"},
-		{http.MethodGet, "/api/v1/namespaces/" + other + "/pods"}, {http.MethodPost, "/api/v1/namespaces/" + other + "/pods"},
+		{http.MethodGet, "/api/v1/nodes"},
+		{http.MethodGet, "/api/v1/namespaces"},
+		{http.MethodGet, "/api/v1/pods"},
+		{http.MethodGet, "/api/v1/namespaces/" + other + "/pods"},
+		{http.MethodPost, "/api/v1/namespaces/" + other + "/pods"},
 		{http.MethodGet, "/api/v1/namespaces/kube-system/configmaps"},
 	} {
 		code, _ := f.c.callAs(t.Context(), serverToken, c.method, c.path, "application/json", map[string]any{}, nil)
