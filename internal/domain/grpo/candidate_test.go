@@ -48,9 +48,13 @@ func (e *trials) Create(ctx context.Context, _ tenant.ID, _ tenant.Actor, n eval
 }
 
 func (e *trials) Get(_ context.Context, _ tenant.ID, evalID string) (eval.Eval, error) {
-	return eval.Eval{
-		ID: evalID, BaselineModel: e.asked[0].BaselineModel, CandidateModels: e.asked[0].CandidateModels, Job: job.Job{Status: e.status},
-	}, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found := eval.Eval{ID: evalID, Job: job.Job{Status: e.status}}
+	if len(e.asked) > 0 { // another transaction may see the eval before it is counted
+		found.BaselineModel, found.CandidateModels = e.asked[0].BaselineModel, e.asked[0].CandidateModels
+	}
+	return found, nil
 }
 
 func (e *trials) serves(_ tenant.ID, model string) error {
