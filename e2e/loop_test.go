@@ -112,7 +112,8 @@ func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 	}
 	c.get(t, "/v1/model-versions/"+candidate.ModelVersionID, &version)
 	if candidate.Gate != "pass" {
-		t.Fatalf("%+v", candidate)
+		_, text := c.call(t, http.MethodGet, "/v1/evals/"+candidate.EvalID, nil, http.StatusOK, nil)
+		t.Fatalf("%+v: its eval is %s", candidate, text)
 	}
 	const base = "ft/base/tiny/bigram"
 	adopt := func(alias string, want int) (text string) {

@@ -15,11 +15,10 @@ import shutil
 import sys
 import tempfile
 
+import torch
+from peft import PeftModel
 from sovereign_trainer.engine import Context, Job
 from sovereign_trainer.engines import tiny, trl
-
-import torch  # noqa: I001 - after the engine, which sets its variables
-from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 WORDS = ("red", "green", "blue", "sky", "sea", "sun", "moon", "tree")
@@ -40,7 +39,9 @@ def train(to: pathlib.Path, lora: dict[str, float] | None) -> None:
         spec = {"seed": 7, "checkpoint_every": 60, "lora": lora, "hyperparameters": settings}
         out = pathlib.Path(made) / "out"
         out.mkdir()
-        trl.run(Job("ft_1", "sft", tiny.MODEL, spec, {"train.jsonl": str(rows)}, str(out), None), Context(io.StringIO()))
+        trl.run(
+            Job("ft_1", "sft", tiny.MODEL, spec, {"train.jsonl": str(rows)}, str(out), None), Context(io.StringIO())
+        )
         shutil.copytree(out / "checkpoint-60", to, ignore=shutil.ignore_patterns("state"))
 
 
@@ -66,7 +67,9 @@ def main() -> None:
             )
             got = model.generate(**asked, max_new_tokens=LONGEST, do_sample=False)[0, asked["input_ids"].shape[1] :]
             said = words.decode(got, skip_special_tokens=True)
-            answers.append({"model": name, "prompt": prompt, "answer": said, "prompt_tokens": asked["input_ids"].shape[1]})
+            answers.append(
+                {"model": name, "prompt": prompt, "answer": said, "prompt_tokens": asked["input_ids"].shape[1]}
+            )
             print(name, repr(prompt), repr(said), file=sys.stderr)
     (folder / "answers.json").write_text(json.dumps(answers, indent=1))
 

@@ -132,6 +132,15 @@ class ServeCase(unittest.TestCase):
         self.assertEqual(self.ask("GET", "/v2")[0], 404)
         self.assertEqual(self.ask("GET", "/health"), (200, b""))
 
+    def test_the_body_of_a_get_does_not_begin_the_next_request(self) -> None:
+        line = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=60)
+        self.addCleanup(line.close)
+        for method, path in (("GET", "/v1/models"), ("GET", "/health"), ("GET", "/v1/models")):
+            line.request(method, path, "null")
+            answer = line.getresponse()
+            answer.read()
+            self.assertEqual(answer.status, 200)
+
     def test_many_at_once(self) -> None:
         got: list[str] = []
         each = [threading.Thread(target=lambda: got.append(self.said()[0])) for _ in range(16)]

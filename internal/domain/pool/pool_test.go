@@ -76,6 +76,10 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		Name string `json:"lora_name"`
 		Path string `json:"lora_path"`
 	}
+	if r.Method == http.MethodGet && r.ContentLength != 0 { // some servers take it for the next request
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	_ = json.UnmarshalRead(r.Body, &body)
 	b.mu.Lock()
 	b.calls = append(b.calls, strings.TrimSpace(r.URL.Path+" "+body.Name+" "+body.Path))

@@ -285,13 +285,17 @@ func (r *remote) unload(ctx context.Context, versionID string) error {
 	return err
 }
 
-// call calls an engine.
-func (r *remote) call(ctx context.Context, method, path string, body any) ([]byte, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("write a request: %w", err)
+// call calls an engine. A nil body is none.
+func (r *remote) call(ctx context.Context, method, path string, body map[string]string) ([]byte, error) {
+	var sent io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("write a request: %w", err)
+		}
+		sent = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, sent)
 	if err != nil {
 		return nil, fmt.Errorf("call an engine: %w", err)
 	}

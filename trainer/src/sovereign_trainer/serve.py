@@ -128,6 +128,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Health and models."""
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))  # else it would begin the next request
         if self.path == "/health":
             self.send(200, b"", "text/plain")
         elif self.path == "/v1/models":
