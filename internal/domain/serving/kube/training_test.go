@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,14 +163,14 @@ func (g *gateway) create() tuning {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	for i := range 32 {
+	for i := range 320 { // so that the run outlasts what is done to it
 		_, _ = fmt.Fprintf(file, `{"messages":[{"role":"user","content":"say %d"},{"role":"assistant","content":"it is %d"}]}`+"\n", i, i)
 	}
 	_ = parts.Close()
 	var uploaded, made tuning
 	g.call(http.MethodPost, "/v1/fine-tuning/files", parts.FormDataContentType(), form.Bytes(), &uploaded)
 	g.call(http.MethodPost, "/v1/fine-tuning/jobs", "application/json", fmt.Appendf(nil,
-		`{"baseModel": "tiny/bigram", "trainingFile": "%s", "seed": 7, "budgetUsd": 2, "hyperparameters": {"epochs": 60, "checkpointEvery": 20}}`,
+		`{"baseModel": "tiny/bigram", "trainingFile": "%s", "seed": 7, "budgetUsd": 2, "hyperparameters": {"epochs": 100, "checkpointEvery": 200}}`,
 		uploaded.ID), &made)
 	return made
 }
@@ -198,7 +199,7 @@ func TestTrainingRunsInAJobForEachAttemptThoughANodeDies(t *testing.T) {
 		return got
 	}
 	eventually(t, func() string { // the first attempt has saved something
-		if got := now(); got.Status != "RUNNING" || got.Step < 20 {
+		if got := now(); got.Status != "RUNNING" || got.Step < 200 {
 			return fmt.Sprintf("%+v, jobs %v", got, f.jobs(t))
 		}
 		return ""
@@ -224,7 +225,8 @@ func TestTrainingRunsInAJobForEachAttemptThoughANodeDies(t *testing.T) {
 	if got.Attempt != 2 || got.Version == "" {
 		t.Errorf("the run is %+v", got)
 	}
-	if jobs := f.jobs(t); len(jobs) != 2 || jobs[0] != job+"-1" || jobs[1] != job+"-2" {
+	jobs := slices.DeleteFunc(f.jobs(t), func(name string) bool { return name == job+"-1" }) // it may be removed by now
+	if !slices.Equal(jobs, []string{job + "-2"}) {
 		t.Errorf("the Jobs are %v", jobs)
 	}
 	eventually(t, func() string { // the second one ended by itself, and the first is not needed
