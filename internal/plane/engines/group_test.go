@@ -66,7 +66,7 @@ func (m *machine) acquire(t *rapid.T) {
 		q.result <- result{l, err}
 	}()
 	m.waiting = append(m.waiting, q)
-	late := time.Now().Add(10 * time.Second)
+	late := time.Now().Add(5 * time.Minute)
 	for m.group.Use().Waiting < len(m.waiting) || m.wakes.Load() < m.expected { // its goroutine is on its way
 		if runtime.Gosched(); time.Now().After(late) {
 			t.Fatalf("%+v and %d wakes, want %d waiting and %d wakes", m.group.Use(), m.wakes.Load(), len(m.waiting), m.expected)
