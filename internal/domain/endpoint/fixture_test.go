@@ -42,18 +42,18 @@ type house struct {
 	funds   *funds.Funds
 	wallets *wallet.Store
 	shut    func()
-	folders *shelf
+	folders *fileStore
 	credit  money.Nano // that each workspace had
 }
 
-// A shelf has the files of versions, unless it is broken.
-type shelf struct {
+// A fileStore has the files of versions, unless it is broken.
+type fileStore struct {
 	mu     sync.Mutex
 	broken bool
 	held   int
 }
 
-func (s *shelf) Get(_ context.Context, _ tenant.ID, versionID string) (string, func(), error) {
+func (s *fileStore) Get(_ context.Context, _ tenant.ID, versionID string) (string, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken {
@@ -73,7 +73,7 @@ func each(t *testing.T, test func(t *testing.T, h *house)) {
 func newHouse(t *testing.T, d *db.DB, credit money.Nano) *house {
 	t.Helper()
 	dbtest.AddWorkspaces(t, d, dbtest.Mine, dbtest.Theirs)
-	h := &house{t: t, world: newWorld(), disk: journaltest.NewDisk(), credit: credit, folders: &shelf{}}
+	h := &house{t: t, world: newWorld(), disk: journaltest.NewDisk(), credit: credit, folders: &fileStore{}}
 	h.open(d)
 	for _, ws := range []tenant.ID{dbtest.Mine, dbtest.Theirs} {
 		_, err := h.wallets.TopUp(t.Context(), ws, tenant.Operator, credit, "")

@@ -103,7 +103,7 @@ type unit struct {
 	release  func()    // lets go of it; nil while nothing runs
 
 	mu     sync.Mutex
-	loaded map[string]*shelf // by replica
+	loaded map[string]*adapterCache // by replica
 }
 
 // prefix begins the names of the pool's deployments.
@@ -127,7 +127,7 @@ func (p *Pool) unit(base string, v *version) *unit {
 	name := unitName(of)
 	u := p.units[name]
 	if u == nil {
-		u = &unit{name: name, base: base, version: own, loaded: map[string]*shelf{}}
+		u = &unit{name: name, base: base, version: own, loaded: map[string]*adapterCache{}}
 		config := engines.GroupConfig{Name: name, Wait: p.Wait, Wake: func() { p.wake(u) }}
 		if own == nil && p.Engine.Adapters == serving.AdaptersLoad {
 			config.Prepare = func(ctx context.Context, r engines.Replica, model string) (func(), error) {

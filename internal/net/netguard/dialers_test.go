@@ -29,7 +29,7 @@ var dialers = map[string]string{
 	"internal/app/operations.go":           "the operator's collector of traces",
 	"internal/domain/billing/checkout.go":  "the operator's payment provider",
 	"internal/domain/notify/mail.go":       "the operator's mail server",
-	"internal/domain/pool/shelf.go":        "the operator's engines",
+	"internal/domain/pool/adapters.go":     "the operator's engines",
 	"internal/domain/serving/process":      "the engines on this machine",
 	"internal/net/kubeapi/cluster.go":      "the operator's Kubernetes cluster",
 	"internal/store/artifact/s3.go":        "the operator's store of files",

@@ -17,34 +17,34 @@ import (
 	"sovereign/internal/plane/engines"
 )
 
-// A shelf is what one engine has loaded beside its base model: as many versions as it has places. What is used stays; of
-// the others, the least recently used makes room. A restarted engine is another replica, with an empty shelf.
-type shelf struct {
+// An adapterCache is what one engine has loaded beside its base model: as many versions as it has places. What is used
+// stays; of the others, the least recently used makes room. A restarted engine is another replica, with an empty cache.
+type adapterCache struct {
 	slots  int
 	engine loader
 
 	mu      sync.Mutex
-	state   shelfState
-	books   map[string]*book
+	state   cacheState
+	loaded  map[string]*adapter
 	changed chan struct{} // closed and replaced when anything here changes
 	uses    int64
 }
 
-// A shelfState is whether an engine can be asked to load something.
-type shelfState int
+// A cacheState is whether an engine can be asked to load something.
+type cacheState int
 
 const (
-	unknown  shelfState = iota // it may hold what an earlier server loaded
+	unknown  cacheState = iota // it may hold what an earlier server loaded
 	clearing                   // that is being unloaded
 	open
 	ended // the engine has
 )
 
-// A book is a version that is loaded, or on its way.
-type book struct {
+// An adapter is a version that is loaded, or on its way.
+type adapter struct {
 	moving  bool // it is being loaded or unloaded
 	users   int
-	used    int64 // when it was last used, in uses of the shelf
+	used    int64 // when it was last used, in uses of the cache
 	err     error // why it could not be loaded
 	release func()
 }
@@ -61,23 +61,23 @@ type loader interface {
 // loadTimeout bounds one call of a loader. It goes on when the request has left that began it.
 const loadTimeout = 5 * time.Minute
 
-func newShelf(slots int, engine loader) *shelf {
-	return &shelf{slots: slots, engine: engine, books: map[string]*book{}, changed: make(chan struct{})}
+func newAdapterCache(slots int, engine loader) *adapterCache {
+	return &adapterCache{slots: slots, engine: engine, loaded: map[string]*adapter{}, changed: make(chan struct{})}
 }
 
 // use loads a version unless it is there, and keeps it until done is called. It waits while every place is in use.
-func (s *shelf) use(ctx context.Context, versionID string) (done func(), err error) {
+func (s *adapterCache) use(ctx context.Context, versionID string) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for awaited := (*book)(nil); ; {
-		b := s.books[versionID]
+	for awaited := (*adapter)(nil); ; {
+		b := s.loaded[versionID]
 		switch oldest := s.unused(); {
 		case s.state == ended:
 			return nil, errEnded
 		case awaited != nil && awaited.err != nil:
 			return nil, awaited.err
 		case s.state == unknown:
-			awaited = &book{}
+			awaited = &adapter{}
 			s.clear(awaited) //nolint:contextcheck // it goes on when the request has left
 		case s.state == clearing:
 		case b != nil && !b.moving:
@@ -86,7 +86,7 @@ func (s *shelf) use(ctx context.Context, versionID string) (done func(), err err
 			return func() { s.leave(b) }, nil
 		case b != nil:
 			awaited = b
-		case len(s.books) < s.slots:
+		case len(s.loaded) < s.slots:
 			awaited = s.load(versionID) //nolint:contextcheck // it goes on when the request has left
 		case oldest != "":
 			s.unload(oldest) //nolint:contextcheck // it goes on when the request has left
@@ -101,7 +101,7 @@ var errEnded = errors.New("the engine has ended")
 
 // move calls a loader without the lock, and then lets f note what became of it. The caller holds the lock, as of the
 // methods below.
-func (s *shelf) move(call func(ctx context.Context) error, f func(err error)) {
+func (s *adapterCache) move(call func(ctx context.Context) error, f func(err error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 		defer cancel()
@@ -114,7 +114,7 @@ func (s *shelf) move(call func(ctx context.Context) error, f func(err error)) {
 }
 
 // clear empties the engine. Where that fails, the request that asked for it does too, and the next one tries again.
-func (s *shelf) clear(asked *book) {
+func (s *adapterCache) clear(asked *adapter) {
 	s.state = clearing
 	s.move(s.engine.clear, func(err error) {
 		if s.state == ended {
@@ -126,9 +126,9 @@ func (s *shelf) clear(asked *book) {
 	})
 }
 
-func (s *shelf) load(versionID string) *book {
-	b := &book{moving: true}
-	s.books[versionID] = b
+func (s *adapterCache) load(versionID string) *adapter {
+	b := &adapter{moving: true}
+	s.loaded[versionID] = b
 	var release func()
 	s.move(func(ctx context.Context) (err error) {
 		release, err = s.engine.load(ctx, versionID)
@@ -136,7 +136,7 @@ func (s *shelf) load(versionID string) *book {
 	}, func(err error) {
 		b.moving, b.err, b.release = false, err, release
 		if err != nil {
-			delete(s.books, versionID)
+			delete(s.loaded, versionID)
 		} else if s.state == ended {
 			release()
 		}
@@ -145,9 +145,9 @@ func (s *shelf) load(versionID string) *book {
 }
 
 // unused returns the version that was not used for the longest time; empty if all are in use.
-func (s *shelf) unused() (oldest string) {
-	for id, b := range s.books {
-		if !b.moving && b.users == 0 && (oldest == "" || b.used < s.books[oldest].used) {
+func (s *adapterCache) unused() (oldest string) {
+	for id, b := range s.loaded {
+		if !b.moving && b.users == 0 && (oldest == "" || b.used < s.loaded[oldest].used) {
 			oldest = id
 		}
 	}
@@ -155,19 +155,19 @@ func (s *shelf) unused() (oldest string) {
 }
 
 // unload makes room. A version that the engine does not let go of stays, and is asked for again.
-func (s *shelf) unload(versionID string) {
-	b := s.books[versionID]
+func (s *adapterCache) unload(versionID string) {
+	b := s.loaded[versionID]
 	b.moving = true
 	s.move(func(ctx context.Context) error { return s.engine.unload(ctx, versionID) }, func(err error) {
 		b.moving = false
 		if err == nil || s.state == ended {
-			delete(s.books, versionID)
+			delete(s.loaded, versionID)
 			b.release()
 		}
 	})
 }
 
-func (s *shelf) wait(ctx context.Context) error {
+func (s *adapterCache) wait(ctx context.Context) error {
 	changed := s.changed
 	s.mu.Unlock()
 	defer s.mu.Lock()
@@ -179,7 +179,7 @@ func (s *shelf) wait(ctx context.Context) error {
 	}
 }
 
-func (s *shelf) leave(b *book) {
+func (s *adapterCache) leave(b *adapter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.users--; b.users == 0 && s.state == ended {
@@ -188,17 +188,17 @@ func (s *shelf) leave(b *book) {
 	s.tell()
 }
 
-func (s *shelf) tell() {
+func (s *adapterCache) tell() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // end lets go of everything that is not in use, when the engine has ended. The rest follows.
-func (s *shelf) end() {
+func (s *adapterCache) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = ended
-	for _, b := range s.books {
+	for _, b := range s.loaded {
 		if !b.moving && b.users == 0 {
 			b.release()
 		}
@@ -214,7 +214,7 @@ func (p *Pool) prepare(ctx context.Context, u *unit, r engines.Replica, model st
 	u.mu.Lock()
 	s := u.loaded[r.ID]
 	if s == nil {
-		s = newShelf(p.Slots, &remote{pool: p, base: r.BaseURL})
+		s = newAdapterCache(p.Slots, &remote{pool: p, base: r.BaseURL})
 		u.loaded[r.ID] = s
 	}
 	u.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// An engine is what a shelf loads into. It notes what must never happen.
+// An engine is what a cache of adapters loads into. It notes what must never happen.
 type engine struct {
 	mu     sync.Mutex
 	slots  int
@@ -75,7 +75,7 @@ func (e *engine) uses(id string, by int) {
 
 func TestAVersionIsLoadedWhileItIsUsedAndPlacesAreNeverExceeded(t *testing.T) {
 	e := newEngine(3)
-	s := newShelf(3, e)
+	s := newAdapterCache(3, e)
 	var group sync.WaitGroup
 	for n := range uint64(8) {
 		group.Go(func() {
@@ -104,7 +104,7 @@ func TestAVersionIsLoadedWhileItIsUsedAndPlacesAreNeverExceeded(t *testing.T) {
 
 func TestTheLeastRecentlyUsedVersionMakesRoom(t *testing.T) {
 	e := newEngine(2, "mv_old")
-	s := newShelf(2, e)
+	s := newAdapterCache(2, e)
 	for _, id := range []string{"mv_a", "mv_b", "mv_a", "mv_c", "mv_a", "mv_b"} {
 		done, err := s.use(t.Context(), id)
 		if err != nil {
@@ -121,7 +121,7 @@ func TestTheLeastRecentlyUsedVersionMakesRoom(t *testing.T) {
 func TestARequestWaitsWhileEveryPlaceIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(1)
-		s := newShelf(1, e)
+		s := newAdapterCache(1, e)
 		done, err := s.use(t.Context(), "mv_a")
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func TestARequestWaitsWhileEveryPlaceIsInUse(t *testing.T) {
 
 func TestAVersionThatCannotBeLoadedTakesNoPlaceAndIsTriedAgain(t *testing.T) {
 	e := newEngine(1)
-	s := newShelf(1, e)
+	s := newAdapterCache(1, e)
 	e.fails["clear"] = errors.New("no answer")
 	if _, err := s.use(t.Context(), "mv_a"); !errors.Is(err, e.fails["clear"]) {
 		t.Errorf("an engine that does not answer: %v", err)
