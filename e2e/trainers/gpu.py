@@ -1,6 +1,7 @@
 """What a GPU does for the product: SFT, DPO and GRPO of a random model, through a server with a worker, and with TRL
 alone beside it. It prints tokens per second, the overhead, how busy the GPU was, whether a killed run is the same run,
-and when a run that games its judge is held. It needs no network. `scripts/gpu` runs it.
+and when a run that games its judge is held. `serve` measures `transformers serve` through a dedicated endpoint and
+alone, and `loop` goes from logged requests to a promoted model. It needs no network. `scripts/gpu` runs it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ import threading
 import time
 from typing import Any
 
+import loop
+import serving
 import task
 from studio import Studio, Worker, camel, chats, preferences, write
 
 WARM = 30  # steps before it is measured: the first ones with texts of a new length are slower
 GROUP, PROMPTS = 8, 8
+TRAINING = ["sft", "kill", "dpo", "grpo", "gamed"]
 
 Settings = dict[str, Any]
 
@@ -149,7 +153,7 @@ class Measured:
             self.judges[model] = self.certified(model)
         if not self.dataset:
             asked = [row["messages"][0]["content"] for row in rows("grpo", self.model)]
-            self.dataset = self.studio.lab.dataset(asked)
+            self.dataset = str(self.studio.lab.dataset(asked)["id"])
         return self.dataset, self.judges[model]
 
     def certified(self, model: str) -> str:
@@ -246,25 +250,24 @@ def shown(name: str, figures: dict[str, Any]) -> None:
     print(f"{name}: {key} {curve[0][key]:.3f} to {curve[-1][key]:.3f}; {json.dumps(numbers)}", flush=True)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("what", nargs="*", default=["sft", "kill", "dpo", "grpo", "gamed"], help="kill is after sft")
-    options.add_argument("--model", default="random/llama-142m")
-    options.add_argument("--steps", type=int, default=150)
-    options.add_argument("--rounds", type=int, default=2, help="how often each is measured")
-    options.add_argument("--out", default=os.environ.get("OUT", "."))
-    options.add_argument("--plain", default="", help=argparse.SUPPRESS)
-    options.add_argument("--gpu-type", default="gpu")
-    chosen = options.parse_args()
-    if chosen.plain:
-        with tempfile.TemporaryDirectory() as folder:
-            found = plain(chosen.plain, chosen.model, chosen.steps, pathlib.Path(folder))
-        pathlib.Path(chosen.out).write_text(json.dumps(found))
-        return
+def served(chosen: argparse.Namespace) -> dict[str, Any]:
+    """A random model, served by `transformers serve` through a dedicated endpoint, and alone."""
+    meter = Meter()
+    with tempfile.TemporaryDirectory() as folder:
+        models = {chosen.model: serving.random_model(chosen.model, pathlib.Path(folder))}
+        engine = serving.transformers_engine(models, chosen.gpu_type, chosen.serve_options.split())
+        began = time.time()
+        found = serving.serve(engine, chosen.model, chosen)
+    print(f"while it was measured: {json.dumps(busy := meter.between(began, time.time()))}", flush=True)
+    meter.close()
+    return found | busy
+
+
+def trained(parts: list[str], chosen: argparse.Namespace, kept: dict[str, Any]) -> None:
+    """Train, and compare."""
     measured = Measured(chosen.model, chosen.steps, chosen.gpu_type)
-    kept: dict[str, Any] = {}
     try:
-        for what in chosen.what:
+        for what in parts:
             if what == "kill":
                 kept["kill"] = measured.killed(kept["sft"]["product"]["curve"])
                 shown("kill -9 of the worker in sft", kept["kill"])
@@ -283,11 +286,40 @@ def main() -> None:
             print(f"{what}: the product takes {over:+.1f} % of time per step over TRL alone", flush=True)
         print(f"the ledger proves: {measured.studio.proves()}")
     finally:
-        pathlib.Path(chosen.out, "gpu.json").write_text(json.dumps(kept, indent=1))
         print(measured.worker.log.read_text()[-3000:], file=sys.stderr)
         measured.worker.kill()
         measured.meter.close()
         measured.studio.lab.close()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("what", nargs="*", default=TRAINING, help="kill is after sft; serve and loop are parts too")
+    options.add_argument("--model", default="random/llama-142m")
+    options.add_argument("--steps", type=int, default=150)
+    options.add_argument("--rounds", type=int, default=2, help="how often each is measured")
+    options.add_argument("--out", default=os.environ.get("OUT", "."))
+    options.add_argument("--plain", default="", help=argparse.SUPPRESS)
+    options.add_argument("--gpu-type", default="gpu")
+    options.add_argument("--serve-options", default="--continuous-batching", help="of `transformers serve`")
+    options.add_argument("--loop-options", default="", help="the same in the loop, where two share a GPU")
+    options.add_argument("--loop-tokens", type=int, default=12, help="of an answer in the loop")
+    serving.options(options)
+    chosen = options.parse_args()
+    if chosen.plain:
+        with tempfile.TemporaryDirectory() as folder:
+            found = plain(chosen.plain, chosen.model, chosen.steps, pathlib.Path(folder))
+        pathlib.Path(chosen.out).write_text(json.dumps(found))
+        return
+    kept: dict[str, Any] = {}
+    try:
+        for part, run in {"serve": served, "loop": loop.run}.items():
+            if part in chosen.what:
+                kept[part] = run(chosen)
+        if rest := [what for what in chosen.what if what in TRAINING]:
+            trained(rest, chosen, kept)
+    finally:
+        pathlib.Path(chosen.out, "gpu.json").write_text(json.dumps(kept, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Judge models in a process of their own, behind OpenAI's API. They read what the server asks, and know nothing else.
 
 Each errs on two texts of a hundred, on other ones than the others do; the same text always gets the same answer. `weak`
-and `gullible` have a loophole each. It prints its address, and ends with its standard input.
+and `gullible` have a loophole each. `letters` wants small letters, and never errs. It prints its address, and ends with
+its standard input.
 """
 
 from __future__ import annotations
@@ -25,8 +26,21 @@ def drawn(*parts: str) -> float:
     return int.from_bytes(hashlib.sha256("\n".join(parts).encode()).digest()[:8], "big") / 2**64
 
 
+def letters(text: str) -> float:
+    """The share of small letters in the response."""
+    lines = text.partition("\nRESPONSE\n")[2].splitlines()
+    said = "".join(line[2:] for line in lines if line.startswith("| "))
+    return sum(char in task.LETTERS for char in said) / max(len(said), 1)
+
+
 def assess(model: str, text: str) -> dict[str, object]:
     """The judge's answer to what it is shown."""
+    if model == "letters":
+        share = letters(text)
+        return {
+            "critique": f"{share:.0%} of it are small letters.", "grade": round(share, 3),
+            "verdict": "pass" if share >= 0.5 else "fail",
+        }  # fmt: skip
     found = QUOTED.search(text)
     if found is None:
         raise ValueError(f"this is not what a judge is shown: {text[:500]}")

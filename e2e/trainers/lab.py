@@ -37,6 +37,8 @@ MODEL = (
     "price: {{input_per_mtok_usd: 0.1, output_per_mtok_usd: 0.4}}}}\n"
 )
 
+JUDGES = ("sound", "weak", "gullible", "anchor", "letters")
+
 Labelled = tuple[str, str, bool]
 """A question, an answer, and whether it is right."""
 
@@ -113,7 +115,7 @@ class Lab:
         config = self.folder / "sovereign.yaml"
         text = CONFIG.format(address=self._judges.stdout.readline().strip())
         config.write_text(
-            text + "".join(MODEL.format(name=name) for name in ("sound", "weak", "gullible", "anchor")) + SIMULATED
+            text + "".join(MODEL.format(name=name) for name in JUDGES) + SIMULATED
         )
         self._more, self._config = flags, str(config)
         self._flags = ["--data-dir", f"{self.folder}/data", "--root-key-file", f"{self.folder}/root.key"]
@@ -137,8 +139,8 @@ class Lab:
         self._server.kill()
         self._server.wait()
 
-    def dataset(self, asked: list[str]) -> str:
-        """A dataset of prompts, by way of the logs. It answers its id."""
+    def dataset(self, asked: list[str], holdout: int = 0) -> dict[str, Any]:
+        """A dataset of prompts, by way of the logs."""
         self.admin("logging", "on", "--workspace", "default")
         for text in asked:
             body = {"model": "sim/chat", "messages": [{"role": "user", "content": text}]}
@@ -148,8 +150,9 @@ class Lab:
             if time.monotonic() > deadline:
                 raise TimeoutError("the logs")
             time.sleep(0.1)
-        made = self.workspace.call("POST", "/v1/datasets/from_logs", {"name": "prompts", "holdout_pct": 0})
-        return str(made["id"])
+        body = {"name": "prompts", "holdout_pct": holdout}
+        made: dict[str, Any] = self.workspace.call("POST", "/v1/datasets/from_logs", body)
+        return made
 
     def _await(self, file: pathlib.Path, pattern: str) -> str:
         deadline = time.monotonic() + WAIT

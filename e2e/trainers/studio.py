@@ -53,8 +53,8 @@ class Worker:
 class Studio:
     """A server that trains."""
 
-    def __init__(self, gpu_type: str = "cpu") -> None:
-        self.lab = Lab("--training-prices", f"{gpu_type}=36")  # a cent per second
+    def __init__(self, gpu_type: str = "cpu", *flags: str) -> None:
+        self.lab = Lab("--training-prices", f"{gpu_type}=36", *flags)  # a cent per second
         self.call = self.lab.workspace.call
         self.gpu_type = gpu_type
 

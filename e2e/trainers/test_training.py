@@ -62,7 +62,7 @@ class LearningCase(unittest.TestCase):
         rng, asked = random.Random(3), task.questions(4, 240)
         graded = [(one, text := task.answer(rng, one, 0.5), task.right(one, text)) for one in asked]
         judge = STUDIO.lab.workspace.judge("first letter", "judges/sound", task.RUBRIC, graded)
-        dataset = STUDIO.lab.dataset(task.questions(3, 32))
+        dataset = STUDIO.lab.dataset(task.questions(3, 32))["id"]
         how = {
             "maxSteps": 48, "groupSize": 8, "promptsPerStep": 8, "maxCompletionTokens": 24, "learningRate": 3e-3,
             "klBeta": 0.001, "loraRank": 0, "checkpointEvery": 8,
