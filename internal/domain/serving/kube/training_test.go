@@ -28,7 +28,8 @@ type gateway struct {
 	command              *exec.Cmd
 }
 
-func startGateway(t *testing.T, f *fixture) *gateway {
+// newGateway builds the server and starts it. config are further lines of its configuration, by the server's address.
+func newGateway(t *testing.T, f *fixture, config func(g *gateway) string) *gateway {
 	t.Helper()
 	folder := t.TempDir()
 	g := &gateway{t: t, folder: folder, binary: filepath.Join(folder, "sovereign"), token: filepath.Join(folder, "token")}
@@ -36,20 +37,9 @@ func startGateway(t *testing.T, f *fixture) *gateway {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the server: %v\n%s", err, text)
 	}
-	source, err := filepath.Abs("../../../../trainer/src")
-	if err != nil {
-		t.Fatal(err)
-	}
 	port := freePort()
 	g.url = fmt.Sprintf("http://127.0.0.1:%d", port)
 	cluster := f.c.reach("server.token", f.namespace)
-	command, err := json.Marshal([]string{
-		"env", "PYTHONPATH=" + source, "python3", "-m", "sovereign_trainer", "work", "--url", "{url}", "--token-file", g.token,
-		"--run", "{run}", "--attempt", "{attempt}", "--gpu-type", "{gpu_type}", "--once",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	g.write("sovereign.yaml", fmt.Sprintf(`
 listen: 127.0.0.1:%d
 operations_listen: "off"
@@ -61,8 +51,7 @@ kubernetes:
   namespace: %s
   token_file: %s
   ca_file: %s
-  trainer: {image: "trainer.example/worker:1", url: "%s", secret: worker, models: [tiny/bigram], methods: [sft], command: %s}
-`, port, folder, folder, cluster.URL, cluster.Namespace, cluster.TokenFile, cluster.CAFile, g.url, command))
+%s`, port, folder, folder, cluster.URL, cluster.Namespace, cluster.TokenFile, cluster.CAFile, config(g)))
 	g.start()
 	t.Cleanup(func() {
 		g.kill()
@@ -71,16 +60,43 @@ kubernetes:
 		}
 	})
 	g.key = regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`).FindString(g.said())
-	made, err := exec.Command(g.binary, "admin", "--data-dir", folder+"/data", "--root-key-file", folder+"/root.key",
-		"worker", "create", "cluster", "--json").Output()
+	return g
+}
+
+// startGateway starts a server that trains with workers in Jobs.
+func startGateway(t *testing.T, f *fixture) *gateway {
+	t.Helper()
+	source, err := filepath.Abs("../../../../trainer/src")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGateway(t, f, func(g *gateway) string {
+		command, err := json.Marshal([]string{
+			"env", "PYTHONPATH=" + source, "python3", "-m", "sovereign_trainer", "work", "--url", "{url}", "--token-file", g.token,
+			"--run", "{run}", "--attempt", "{attempt}", "--gpu-type", "{gpu_type}", "--once",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`  trainer: {image: "trainer.example/worker:1", url: "%s", secret: worker, models: [tiny/bigram], methods: [sft], command: %s}
+`, g.url, command)
+	})
 	var minted struct {
 		Token string `json:"token"`
 	}
-	if err != nil || json.Unmarshal(made, &minted) != nil {
-		t.Fatalf("mint a worker: %v %s", err, made)
-	}
+	g.admin(&minted, "worker", "create", "cluster")
 	g.write("token", minted.Token)
 	return g
+}
+
+// admin runs an admin command.
+func (g *gateway) admin(out any, command ...string) {
+	g.t.Helper()
+	command = append([]string{"admin", "--data-dir", g.folder + "/data", "--root-key-file", g.folder + "/root.key"}, command...)
+	text, err := exec.Command(g.binary, append(command, "--json")...).Output()
+	if err != nil || json.Unmarshal(text, out) != nil {
+		g.t.Fatalf("admin %v: %v %s", command, err, text)
+	}
 }
 
 func (g *gateway) write(name, text string) {
