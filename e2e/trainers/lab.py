@@ -114,9 +114,7 @@ class Lab:
         assert self._judges.stdout is not None
         config = self.folder / "sovereign.yaml"
         text = CONFIG.format(address=self._judges.stdout.readline().strip())
-        config.write_text(
-            text + "".join(MODEL.format(name=name) for name in JUDGES) + SIMULATED
-        )
+        config.write_text(text + "".join(MODEL.format(name=name) for name in JUDGES) + SIMULATED)
         self._more, self._config = flags, str(config)
         self._flags = ["--data-dir", f"{self.folder}/data", "--root-key-file", f"{self.folder}/root.key"]
         self._out, self._log = self.folder / "out", self.folder / "log"

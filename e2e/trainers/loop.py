@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 import httpx
+
 import serving
 from lab import Labelled
 from serving import until

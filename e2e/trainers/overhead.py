@@ -131,7 +131,7 @@ def ask_all(callers: list[Caller], load: Load) -> Round:
         try:
             for i in range(load.each):
                 answers.append(callers[number].ask(f"Write some letters: {number}, {i}.", load.tokens, load.stream))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(callers))]

@@ -146,7 +146,7 @@ class Endpoint:
         def ask() -> None:
             try:
                 caller.ask("hello", 8, stream=True)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 failed.append(error)
 
         thread = threading.Thread(target=ask, daemon=True)
