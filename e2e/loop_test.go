@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"sovereign/internal/base/secret"
 )
 
 // enginesOf returns the processes that serve from a data folder: engines outlive their server.
@@ -79,7 +77,10 @@ func (c *caller) passRates(t *testing.T, eval string) map[string]float64 {
 // base, an alias adopts it as its canary on that evidence, and the alias's own gate promotes it.
 func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 	t.Parallel()
-	p := newInstance(t, secret.Text{})
+	eachEngine(t, wholeLoop)
+}
+
+func wholeLoop(t *testing.T, p instance) {
 	g := newLoop(t, p, 128)
 	c := g.caller()
 	_, made, err := createDataset(c.address, c.key, `{"name":"loop","holdout_pct":40}`)

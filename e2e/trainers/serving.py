@@ -24,6 +24,7 @@ from overhead import Caller, Load, Route, compare
 
 HERE = pathlib.Path(__file__).parent
 PRICE = 36  # dollars an hour: a cent per second
+PASSED = ("HF_", "OMP_", "TRANSFORMERS_", "LD_LIBRARY_PATH", "NVIDIA_")  # of the environment, to engines
 
 
 def until(what: str, holds: Callable[[], Any]) -> Any:
@@ -39,7 +40,7 @@ def until(what: str, holds: Callable[[], Any]) -> Any:
 def transformers_engine(models: dict[str, str], gpu_type: str, options: list[str], **env: str) -> dict[str, Any]:
     """The template of `transformers serve`, which is a part of transformers."""
     where = [str(ROOT / "trainer/src"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    passed = {name: value for name, value in os.environ.items() if name.startswith(("HF_", "OMP_", "TRANSFORMERS_"))}
+    passed = {name: value for name, value in os.environ.items() if name.startswith(PASSED)}
     return {
         "name": "transformers", "base_models": list(models), "models": models, "gpu_types": [gpu_type],
         "command": [
