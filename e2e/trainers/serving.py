@@ -123,7 +123,6 @@ class Endpoint:
         self.lab, self.engines = lab, engines
         self.call = lab.workspace.call
         body = {"name": "measured", "baseModel": base, "gpuType": gpu_type, "idleTimeoutSeconds": idle}
-        self.began = time.perf_counter()
         made = self.call("POST", "/v1/dedicated-endpoints", body)
         self.path = f"/v1/dedicated-endpoints/{made['id']}"
         self.route = Route(f"{lab.address}/v1", made["model"], lab.workspace.key)
@@ -160,6 +159,12 @@ class Endpoint:
             raise failed[0]
         return time.perf_counter() - began
 
+    def stop(self) -> None:
+        """Stop it, and wait until its engines are billed."""
+        self.call("POST", self.path + "/stop")
+        until("stopped", lambda: self.now()["status"] == "STOPPED" and self.engines.running() == 0)
+        until("billed", lambda: not self.held())
+
     def alone(self) -> Route:
         """The way to its engine past the server."""
         record = until("a replica", self.engines.ready)
@@ -176,9 +181,9 @@ class Endpoint:
         return answers[0] == answers[1]
 
 
-def measure(endpoint: Endpoint, asked: argparse.Namespace) -> dict[str, Any]:
-    """All of an endpoint's life."""
-    engines = endpoint.engines
+def measure(lab: Lab, engines: Engines, base: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """The life of an endpoint that is measured, and of one that sleeps."""
+    endpoint = Endpoint(lab, engines, base, asked.gpu_type, idle=3600)  # else it sleeps while its engine is asked alone
     print(f"created, and the first answer after {(cold := endpoint.first()):.1f} s", flush=True)
     found: dict[str, Any] = {"first_answer_seconds": cold, "same_answers": endpoint.same(asked.tokens), "overhead": []}
     print(f"by both ways, whole and streamed, the answer is the same: {found['same_answers']}", flush=True)
@@ -187,16 +192,16 @@ def measure(endpoint: Endpoint, asked: argparse.Namespace) -> dict[str, Any]:
             load = Load(at_once, asked.each, asked.tokens, stream)
             show = lambda text: print(text, flush=True)  # noqa: E731
             found["overhead"].append(compare(endpoint.alone(), endpoint.route, load, asked.rounds, show))
-    until("scaled to zero", lambda: endpoint.now()["replicas"] == 0 and engines.running() == 0)
-    found["woken_seconds"] = endpoint.first()
-    print(f"scaled to zero; woken, and answered after {found['woken_seconds']:.1f} s", flush=True)
-    endpoint.call("POST", endpoint.path + "/stop")
-    until("stopped", lambda: endpoint.now()["status"] == "STOPPED" and engines.running() == 0)
-    until("billed", lambda: not endpoint.held())
-    lives = len(engines.seen)
-    found |= {"billed_seconds": endpoint.now()["spent_usd"] * 100, "ready_seconds": engines.lived(), "engines": lives}
-    billed, ready = found["billed_seconds"], found["ready_seconds"]
-    print(f"billed {billed:.0f} s of {lives} engines that were ready for {ready:.1f} s", flush=True)
+    endpoint.stop()
+    sleeper = Endpoint(lab, engines, base, asked.gpu_type, asked.idle)
+    sleeper.first()
+    until("scaled to zero", lambda: sleeper.now()["replicas"] == 0 and engines.running() == 0)
+    found["woken_seconds"] = sleeper.first()
+    print(f"another one: scaled to zero; woken, and answered after {found['woken_seconds']:.1f} s", flush=True)
+    sleeper.stop()
+    billed, ready = 100 * sum(one.now()["spent_usd"] for one in (endpoint, sleeper)), engines.lived()
+    found |= {"billed_seconds": billed, "ready_seconds": ready, "engines": len(engines.seen)}
+    print(f"billed {billed:.0f} s of {len(engines.seen)} engines that were ready for {ready:.1f} s", flush=True)
     return found
 
 
@@ -209,7 +214,7 @@ def serve(template: dict[str, Any], base: str, asked: argparse.Namespace) -> dic
     lab = Lab(*flags)
     engines = Engines(lab.folder / "data")
     try:
-        found = measure(Endpoint(lab, engines, base, asked.gpu_type, asked.idle), asked)
+        found = measure(lab, engines, base, asked)
         proven = json.loads(lab.admin("ledger", "verify", "--json"))["ok"]
         print(f"the ledger proves: {proven}", flush=True)
         return found
@@ -243,7 +248,7 @@ def options(found: argparse.ArgumentParser) -> None:
     found.add_argument("--each", type=int, default=4, help="answers of each caller in a round")
     found.add_argument("--tokens", type=int, default=128, help="of an answer")
     found.add_argument("--pairs", dest="rounds", type=int, default=10, help="rounds by each way, in turns")
-    found.add_argument("--idle", type=int, default=30, help="seconds without a request until it has no engine")
+    found.add_argument("--idle", type=int, default=5, help="seconds without a request until another one has no engine")
 
 
 def main() -> None:
