@@ -32,7 +32,8 @@ export default async function ({ facts, open, step }) {
   await page.getByRole('grid', { name: 'Models' }).getByText('callable').waitFor()
   await owner.visit(`training/models/${facts.version}`, /^ft\/bigram-/)
   await page.getByText('callable', { exact: true }).waitFor()
-  await adoption(owner, step)
+  await unproven(owner, step)
+  await adoption(owner, step, read)
   await page.getByRole('link', { name: 'Serve on own engines' }).click()
 
   step('the price and what is set aside stand before the button')
@@ -109,7 +110,7 @@ export default async function ({ facts, open, step }) {
 }
 
 /** Without an eval an adoption is refused, with what would prove it. */
-async function adoption(owner, step) {
+async function unproven(owner, step) {
   const { page } = owner
   step('adopt it: without a proof the refusal says what would be one')
   await owner.button('Adopt…').click()
@@ -120,6 +121,24 @@ async function adoption(owner, step) {
   await form.getByRole('alert').getByText('What would prove it').waitFor()
   await owner.check('an adoption without a proof')
   await owner.button('Cancel', form).click()
+}
+
+/** With an eval that proves it, the alias sends a share of its requests to the model. */
+async function adoption(owner, step, read) {
+  const { page } = owner
+  step('adopt it by another alias: the eval that compared it with that alias’s model is offered')
+  await owner.button('Adopt…').click()
+  const form = owner.dialog(/^Adopt ft\/bigram-/)
+  await form.getByLabel('Alias').selectOption('letters')
+  await form.getByLabel('Eval that proves it').selectOption({ label: 'Letters · done' })
+  await form.getByLabel('Percent to it').fill('20')
+  await owner.check('an adoption with its proof')
+  await owner.button('Adopt it', form).click()
+  await owner.told('letters uses it')
+  await page.getByText(/^adopted/).waitFor()
+  const alias = await read('aliases/letters')
+  assert.equal(alias.canary_percent, 20)
+  assert.match(alias.canary_model, /^ft\/bigram-/)
 }
 
 /** The status of a chat with a model, as a program gets it. */
