@@ -164,6 +164,9 @@ func TestAnUnprovenVersionIsNotAdoptedAndTheRefusalSaysWhy(t *testing.T) {
 			"it is RUNNING: 3 of 9 cases are done": func(_ *Request, f *fixture) {
 				f.trial.Job = job.Job{Status: job.Running, Progress: job.Progress{Done: 3, Total: 9}}
 			},
+			"it is FAILED: 0 of 9 cases are done: the wallet is empty": func(_ *Request, f *fixture) {
+				f.trial.Job = job.Job{Status: job.Failed, Progress: job.Progress{Total: 9}, Error: new("the wallet is empty")}
+			},
 			"it compares [ft/bigram-1] with sim/chat": func(_ *Request, f *fixture) { f.trial.BaselineModel = "sim/chat" },
 			"its cases were chosen by hand":           func(_ *Request, f *fixture) { f.trial.Source = "inline" },
 			"points lower than the baseline's":        func(_ *Request, f *fixture) { f.trial.evidence.Pairs = stat.Pairs{Second: 150, Neither: 50} },

@@ -70,6 +70,8 @@ func (s *Store) irrelevant(ctx context.Context, ws tenant.ID, p *EvidencePolicy,
 		return "", err
 	case e.BaselineModel != incumbent || !slices.Contains(e.CandidateModels, model):
 		return fmt.Sprintf("it compares %v with %s, and not %s with %s", e.CandidateModels, e.BaselineModel, model, incumbent), nil
+	case e.Status != job.Done && e.Error != nil:
+		return fmt.Sprintf("it is %s: %d of %d cases are done: %s", e.Status, e.Done, e.Total, *e.Error), nil
 	case e.Status != job.Done:
 		return fmt.Sprintf("it is %s: %d of %d cases are done", e.Status, e.Done, e.Total), nil
 	case e.Source == "inline":
