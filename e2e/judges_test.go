@@ -56,6 +56,7 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer c.client.CloseIdleConnections() // a test that polls makes many callers
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil || want != 0 && response.StatusCode != want {

@@ -54,6 +54,7 @@ func (c *caller) read(t *testing.T, path string) (status int, body []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer c.client.CloseIdleConnections() // a test that polls makes many callers
 	defer func() { _ = response.Body.Close() }()
 	if body, err = io.ReadAll(response.Body); err != nil {
 		t.Fatal(err)
