@@ -39,6 +39,7 @@ type adminCommand struct {
 	Reward        rewardCommand      `cmd:"" help:"List reward sessions, and delete what they scored."`
 	Endpoint      endpointCommand    `cmd:"" help:"List dedicated endpoints, and stop any of them."`
 	Worker        workerCommand      `cmd:"" help:"Mint, list and revoke the tokens of training workers."`
+	Node          nodeCommand        `cmd:"" help:"List, drain and forget the servers of a PostgreSQL database."`
 	Usage         usageCommand       `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
 	Ledger        ledgerCommand      `cmd:"" help:"Prove the ledger."`
 	Audit         auditCommand       `cmd:"" help:"Read who changed what, and prove that no entry was changed or removed."`

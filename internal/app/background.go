@@ -10,10 +10,7 @@ import (
 	"sovereign/internal/store/module"
 )
 
-const (
-	leaseEvery = 500 * time.Millisecond
-	sweepEvery = 10 * time.Minute
-)
+const sweepEvery = 10 * time.Minute
 
 // background is the work that goes on beside requests. What calls models ends first, and then the rest, which records
 // what those calls cost.
@@ -32,11 +29,14 @@ func (i *instance) start() {
 	b.stop = stop
 	calling, stopCalls := context.WithCancel(ctx)
 	b.stopCalls = stopCalls
+	lead := i.newLeader()
 	loops := []module.Loop{
+		{Name: "leadership", Run: lead.watch},
 		{Name: "feed", Run: i.state.feed.Run},
-		{Name: "sweep", Run: i.sweepRegularly},
-		{Name: "lease", Run: func(ctx context.Context) { i.storage.lease.Monitor(ctx, leaseEvery, i.lost, i.regained) }},
-		{Name: "seal", Run: func(ctx context.Context) { i.storage.sealer.Run(ctx, i.gate) }},
+		{Name: "sweep", Run: i.sweepRegularly, Once: true},
+		{Name: "sweep the files of engines", Run: i.sweepFolders},
+		{Name: "changes by other servers", Run: func(ctx context.Context) { i.storage.db.Hear(ctx, i.log) }},
+		{Name: "seal", Run: func(ctx context.Context) { i.storage.sealer.Run(ctx, i.gate) }, Once: true},
 		{Name: "till", Run: i.runTill},
 		{Name: "end requests of expired keys", Run: i.plane.gateway.WatchExpiry},
 		{Name: "jobs", Run: i.domains.jobs.Run, CallsModels: true},
@@ -45,6 +45,9 @@ func (i *instance) start() {
 		loops = append(loops, m.Background...)
 	}
 	for _, loop := range loops {
+		if run := loop.Run; loop.Once {
+			loop.Run = func(ctx context.Context) { lead.run(ctx, run) }
+		}
 		if loop.CallsModels {
 			b.calls.Go(func() { i.keepRunning(calling, loop) })
 		} else {
@@ -97,7 +100,30 @@ func (b *background) stopAll() {
 	}
 }
 
-// sweepRegularly deletes what is left over, from the last process and then now and then.
+// sweepFolders deletes files of engines that this machine no longer uses, at the start and then now and then.
+func (i *instance) sweepFolders(ctx context.Context) {
+	if i.folders == nil {
+		return
+	}
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if i.gate() == nil && i.leadsEngines() == nil { //nolint:contextcheck // it asks with a time of its own
+			bounded, cancel := context.WithTimeout(ctx, time.Minute)
+			if err := i.folders.Sweep(bounded); err != nil && ctx.Err() == nil {
+				i.log.Warn("cannot remove the unused files of engines", "err", err)
+			}
+			cancel()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sweepRegularly deletes what is left over, when this node begins to and then now and then.
 func (i *instance) sweepRegularly(ctx context.Context) {
 	i.sweep(ctx)
 	tick := time.NewTicker(sweepEvery)
@@ -123,11 +149,6 @@ func (i *instance) sweep(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if i.folders != nil {
-		if err := i.folders.Sweep(bounded); err != nil && ctx.Err() == nil {
-			i.log.Warn("cannot remove the unused files of engines", "err", err)
-		}
-	}
 	for _, m := range i.domains.modules {
 		if m.Sweep == nil {
 			continue

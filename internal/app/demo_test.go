@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 )
@@ -175,7 +176,7 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 				t.Errorf("%s has text of the demo", table)
 			}
 		}
-		if b := c.i.domains.wallets.Show(made.WorkspaceID); b.Held != 0 {
+		if b := wallettest.Shown(t, c.i.domains.wallets, made.WorkspaceID); b.Held != 0 {
 			t.Errorf("%s is still held", b.Held)
 		}
 		c.proves(t)

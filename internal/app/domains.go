@@ -24,6 +24,7 @@ import (
 	"sovereign/internal/domain/view"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/domain/workspace"
+	"sovereign/internal/store/db"
 	"sovereign/internal/store/job"
 	"sovereign/internal/store/module"
 )
@@ -52,9 +53,14 @@ type domains struct {
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
 func (d *domains) open(ctx context.Context, i *instance) error {
-	d.jobs = job.NewRunner(job.Config{DB: i.storage.db, Log: i.log, Slots: jobSlots, PerWorkspace: jobsPerWorkspace})
+	d.jobs = job.NewRunner(job.Config{DB: i.storage.db, Member: i.member, Log: i.log, Slots: jobSlots, PerWorkspace: jobsPerWorkspace})
+	i.state.recorder.Life = i.life
 	d.workspaces = workspace.NewStore(i.storage.db, i.state.feed)
 	d.workspaces.Counter = &workspace.Counter{Meter: i.state.meter, Spent: i.state.poster.Spent}
+	if i.storage.db.Engine == db.Postgres {
+		d.workspaces.Counter.Exchange = workspace.NewExchange(i.storage.db, i.state.meter, i.state.journal.ID,
+			i.member, i.log)
+	}
 	d.wallets = wallet.NewStore(i.storage.db, i.state.feed, i.state.funds)
 	d.policies = policy.NewStore(i.storage.db)
 	d.modules = d.list(i)

@@ -14,7 +14,7 @@ func (d *domains) endpoints(i *instance, versions *modelversion.Store) module.Mo
 	s := endpoint.NewStore(endpoint.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
 		Artifacts: i.artifacts, Versions: versions, Prices: i.gpuPrices, Own: i.state.own, Registry: i.plane.engines,
-		Backend: i.engines, Engines: i.templates, Choose: i.chooseEngine, Folders: i.folders, Log: i.log,
+		Groups: i.groups, Backend: i.engines, Engines: i.templates, Choose: i.chooseEngine, Folders: i.folders, Log: i.log,
 	})
 	return endpoint.Module(s, endpoint.Deps{Serving: i.gate, ColdStart: i.serving.ColdStart})
 }

@@ -48,6 +48,17 @@ func (i *instance) gauges() []prometheus.Collector {
 		gauge("sovereign_connections_keyless", "Open connections that have not shown a valid key.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Keyless) }),
 		counter("sovereign_connections_evicted_total", "Connections without a valid key that were closed to make room.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Evicted) }),
 		counter("sovereign_connections_refused_total", "Connections and keyless requests that were over a limit.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Refused) }),
+		gauge("sovereign_nodes", "Servers of this database that are members, this one included.", func() float64 { return float64(i.member.Nodes()) }),
+		gauge("sovereign_nodes_differ", "1 while servers of this database differ in their release, catalog or providers.", func() float64 {
+			if i.member.Differs() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("sovereign_node_lease_seconds", "What is left of this server's lease on PostgreSQL; it is renewed twice a second.", func() float64 { return i.member.Remaining().Seconds() }),
+		gauge("sovereign_node_epoch", "The life of this server as a member; 0 on the embedded database.", func() float64 { return float64(i.member.Life().Epoch) }),
+		counter("sovereign_node_joins_total", "How many times this process has become a member.", func() float64 { joins, _ := i.member.Counts(); return float64(joins) }),
+		counter("sovereign_node_awaits_total", "Changes that have waited for the other servers.", func() float64 { _, awaits := i.member.Counts(); return float64(awaits) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
 			if i.gate() != nil {
 				return 0

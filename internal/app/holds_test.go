@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
 )
@@ -57,7 +58,7 @@ func TestAnOperatorSeesWhatANamedHoldHasLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		proof, err := i.domains.wallets.Verify(ctx)
-		if b := i.domains.wallets.Show(ws); err != nil || !proof.OK || b.Held != 0 || b.Balance != 25*money.Dollar-spent {
+		if b := wallettest.Shown(t, i.domains.wallets, ws); err != nil || !proof.OK || b.Held != 0 || b.Balance != 25*money.Dollar-spent {
 			t.Errorf("%v %+v; %+v", err, proof, b)
 		}
 		if text := i.walletShow(t, true); !strings.Contains(text, `"holds":[]`) {

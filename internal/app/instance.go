@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/live"
 	"sovereign/internal/net/netguard"
 	"sovereign/internal/store/artifact"
+	"sovereign/internal/store/cluster"
 )
 
 // An instance is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
@@ -41,6 +42,7 @@ type instance struct {
 	serving   Serving
 	templates serving.Engines
 	engines   serving.Backend  // nil without a configured engine
+	groups    *serving.Groups  // of engines, which the data planes of all nodes use
 	folders   *serving.Folders // the files of versions that engines serve
 
 	storage storage
@@ -51,8 +53,10 @@ type instance struct {
 	domains domains
 	routers routers
 
-	fenced     atomic.Pointer[string] // why nothing is served, or nil
-	draining   atomic.Bool            // stopping: served, but not ready for more
+	member     *cluster.Member // this process among the servers of its database
+	failed     chan error      // why the server must stop
+	leaving    chan struct{}   // an operator has asked it to stop
+	draining   atomic.Bool     // stopping: served, but not ready for more
 	background background
 }
 
@@ -63,7 +67,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	if err != nil {
 		return nil, err
 	}
-	i = &instance{log: log, storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
+	i = &instance{log: log, failed: make(chan error, 1), leaving: make(chan struct{}, 1), storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
 	i.payments, i.mail, i.site, i.serving = c.payments(), c.mail(), c.site(), c.Serving
 	if i.gpuPrices, err = c.Training.prices(); err != nil {
 		return nil, err
@@ -73,13 +77,13 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	}
 	i.offers = c.Kubernetes.offers()
 	needs := func(ctx context.Context) ([]train.Need, error) { return i.domains.trainer.Unfinished(ctx) }
-	if i.trainer, err = c.Kubernetes.trainer(needs, i.gate, log); err != nil {
+	if i.trainer, err = c.Kubernetes.trainer(needs, i.leadsTraining, log); err != nil {
 		return nil, err
 	}
 	if i.templates, err = c.Serving.templates(); err != nil {
 		return nil, err
 	}
-	defer func() {
+	defer func() { //nolint:contextcheck // what is given back does not depend on the caller
 		if err != nil {
 			i.takeBack()
 		}
@@ -93,11 +97,20 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	if warning := catalog.Old(time.Now()); warning != "" {
 		log.Warn(warning)
 	}
-	if err := i.state.open(ctx, &i.storage, int64(c.Limits.LogSpool)); err != nil {
+	if err := i.state.prepare(&i.storage); err != nil {
+		return i, err
+	}
+	if err := i.join(ctx, c); err != nil {
+		return i, err
+	}
+	if err := i.state.open(ctx, &i.storage, i.member, int64(c.Limits.LogSpool)); err != nil {
 		return i, err
 	}
 	i.plane.open(c, &i.models, &i.state, log)
 	i.plane.metrics.MustRegister(i.gauges()...)
+	i.groups = serving.NewGroups(serving.GroupsConfig{
+		DB: i.storage.db, Member: i.member, Registry: i.plane.engines, Log: log,
+	})
 	i.dash.open(c)
 	if err := i.openArtifacts(); err != nil {
 		return i, err
@@ -109,7 +122,10 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 		return i, err
 	}
 	i.apply(c)
-	return i, i.routers.open(i, tracer)
+	if err := i.routers.open(i, tracer); err != nil {
+		return i, err
+	}
+	return i, i.member.Serve(ctx)
 }
 
 // callable returns the models in force.
@@ -128,6 +144,7 @@ func (i *instance) apply(c *Config) {
 
 // takeBack closes what was opened and removes what was created on the way.
 func (i *instance) takeBack() {
+	i.leave()
 	i.storage.release()
 	i.storage.removeCreated()
 	i.close()
@@ -142,6 +159,14 @@ func (i *instance) close() {
 	}
 	i.models.guard.Close()
 	i.plane.close()
+	i.leave() // while the journal is open: what is left in it may still be posted
 	i.state.close()
 	i.storage.close()
+}
+
+// leave lets the other servers go on without this one.
+func (i *instance) leave() {
+	if i.member != nil {
+		i.member.Leave()
+	}
 }

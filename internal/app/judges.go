@@ -25,6 +25,9 @@ import (
 	"sovereign/internal/store/module"
 )
 
+// monitorLag is more than the time from a request to its row in the log database, and the differences of servers' clocks.
+const monitorLag = 5 * time.Second
+
 // grading is the modules that grade: people's labels, judges, their background work, evals, and the gates of aliases.
 func (d *domains) grading(
 	i *instance, logged *logbook.Store, logs *logbook.Handler, sets *dataset.Store, aliases *alias.Store,
@@ -33,6 +36,9 @@ func (d *domains) grading(
 	criteria := criterion.NewStore(i.storage.db)
 	calibrations := calibration.NewStore(i.storage.db, i.storage.vault, criteria, d.judges)
 	monitors := monitor.NewStore(i.storage.db, logged, logs.Open, d.judges)
+	if !i.member.Single() {
+		monitors.Lag = monitorLag
+	}
 	drafts := draft.NewStore(draft.Config{
 		DB: i.storage.db, Criteria: criteria, Judges: d.judges, Logs: logged, Open: logs.Open, Models: chatModels{i},
 	})

@@ -16,8 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"sovereign/internal/base/clock"
 	"sovereign/internal/base/secret"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/db/dbtest"
 )
 
@@ -51,13 +51,26 @@ func statusWithin(ctx context.Context, handler http.Handler, method, path, key s
 	return recorder.Code
 }
 
-// A server that loses the serving lock refuses everything, on the network and on the socket, for as long as another
-// holds it; and when it is back, it knows what changed meanwhile.
-func TestDrillLostLockFencesAndItsReturnRefills(t *testing.T) {
-	s := Storage{DataDir: short(t) + "/data", DatabaseURL: dbtest.Postgres(t)}
+// through returns the configuration of a server that reaches PostgreSQL by a proxy.
+func through(t *testing.T, direct secret.Text) (Storage, *blackHole) {
+	t.Helper()
+	address, err := url.Parse(direct.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newBlackHole(t, address.Host)
+	s := Storage{DataDir: short(t) + "/data", DatabaseURL: secret.New(strings.Replace(direct.Reveal(), address.Host, proxy.address, 1))}
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}
+	return s, proxy
+}
+
+// A server without its database refuses everything, on the network and on the socket, as soon as its lease has run out.
+// When it is back, it knows what the others changed meanwhile.
+func TestDrillALostLeaseClosesTheGateAndItsReturnRefills(t *testing.T) {
+	direct := dbtest.Postgres(t)
+	s, proxy := through(t, direct)
 	i := openInstance(t, s)
 	_, keys := addCallers(t, i)
 	network := func(key string) int { return statusOf(t, i.routers.public, http.MethodGet, "/v1/no-such-route", key) } // asks no database
@@ -65,39 +78,77 @@ func TestDrillLostLockFencesAndItsReturnRefills(t *testing.T) {
 	if network(keys.Owner) != 404 || socket() != 404 {
 		t.Fatal("not served before")
 	}
-
-	ctx := t.Context()
-	rival, err := pgx.Connect(ctx, s.DatabaseURL.Reveal())
+	proxy.cut(true)
+	eventually(t, 5*time.Second, "the network is refused", func() bool { return network(keys.Owner) == 503 })
+	if got := socket(); got != 503 {
+		t.Errorf("the socket of a server without a lease answers %d", got)
+	}
+	// Another server ends this one, and revokes a key without this server's feed being told.
+	rival, err := pgx.Connect(t.Context(), direct.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = rival.Close(context.Background()) }()
-	if _, err := rival.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{
+		`UPDATE nodes SET ended = TRUE, serving = FALSE`,
+		`UPDATE api_keys SET revoked_at = 1 WHERE user_id = (SELECT id FROM users WHERE email = 'owner@one.test')`,
+	} {
+		if _, err := rival.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
-	eventually(t, 5*time.Second, "the rival gets the lock", func() bool {
-		var got bool
-		err := rival.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(0x536f7665726569)).Scan(&got)
-		return err == nil && got
-	})
-	eventually(t, 5*time.Second, "the network is refused", func() bool { return network(keys.Owner) == 503 })
-	if got := socket(); got != 503 {
-		t.Errorf("the socket of a fenced server answers %d", got)
-	}
-	// The rival revokes, without this server's feed being told.
-	if _, err := rival.Exec(ctx, `UPDATE api_keys SET revoked_at = $1 WHERE user_id = (SELECT id FROM users WHERE email = 'owner@one.test')`, int64(clock.Now())); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * leaseEvery)
+	time.Sleep(time.Second)
 	if got := network(keys.Admin); got != 503 {
-		t.Errorf("served while another holds the lock: %d", got)
+		t.Errorf("served without a lease: %d", got)
 	}
-	if err := rival.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 5*time.Second, "served again", func() bool { return network(keys.Admin) == 404 })
+	proxy.cut(false)
+	eventually(t, 10*time.Second, "served again", func() bool { return network(keys.Admin) == 404 })
 	if got := network(keys.Owner); got != 401 {
 		t.Errorf("a key that was revoked meanwhile: %d", got)
+	}
+	if got := i.member.Life().Epoch; got != 2 {
+		t.Errorf("it serves in life %d", got)
+	}
+}
+
+// What one server changes is in force on the other when it answers.
+func TestTwoServersServeOneDatabase(t *testing.T) {
+	database := dbtest.Postgres(t)
+	one := Storage{DataDir: short(t) + "/data", DatabaseURL: database}
+	if err := one.complete(); err != nil {
+		t.Fatal(err)
+	}
+	two := Storage{DataDir: short(t) + "/data", DatabaseURL: database, RootKeyFile: one.RootKeyFile}
+	if err := two.complete(); err != nil {
+		t.Fatal(err)
+	}
+	a := openInstance(t, one)
+	ws, _ := addCallers(t, a)
+	b := openInstance(t, two)
+	for round := range 20 {
+		key, text, err := a.domains.workspaces.CreateKey(t.Context(), ws, tenant.Operator, "owner@one.test", "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, i := range map[string]*instance{"the first": a, "the second": b} {
+			if got := statusOf(t, i.routers.public, http.MethodGet, "/v1/setup/status", text.Reveal()); got != 200 {
+				t.Errorf("%s answers a new key %d", name, got)
+			}
+		}
+		by, other := a, b
+		if round%2 == 0 {
+			by, other = b, a
+		}
+		if _, err := by.domains.workspaces.RevokeKey(t.Context(), ws, tenant.Operator, key.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := statusOf(t, other.routers.public, http.MethodGet, "/v1/setup/status", text.Reveal()); got != 401 {
+			t.Fatalf("the other answers a revoked key %d", got)
+		}
+	}
+	b.close()
+	if _, _, err := a.domains.workspaces.CreateKey(t.Context(), ws, tenant.Operator, "owner@one.test", "one"); err != nil {
+		t.Errorf("after the other has stopped: %v", err)
 	}
 }
 
@@ -105,16 +156,7 @@ func TestDrillLostLockFencesAndItsReturnRefills(t *testing.T) {
 // reset and nothing answers; the server must notice by itself and be back soon.
 func TestDrillSilentlyDeadConnectionsAreGivenUp(t *testing.T) {
 	direct := dbtest.Postgres(t)
-	address, err := url.Parse(direct.Reveal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := newBlackHole(t, address.Host)
-	through := strings.Replace(direct.Reveal(), address.Host, proxy.address, 1)
-	s := Storage{DataDir: short(t) + "/data", DatabaseURL: secret.New(through)}
-	if err := s.complete(); err != nil {
-		t.Fatal(err)
-	}
+	s, proxy := through(t, direct)
 	i := openInstance(t, s)
 	_, keys := addCallers(t, i)
 	// A request whose query is under way on such a connection ends at its own timeout. Others must be served before.
@@ -127,30 +169,19 @@ func TestDrillSilentlyDeadConnectionsAreGivenUp(t *testing.T) {
 		t.Fatalf("before: %d", got)
 	}
 	proxy.swallow()
-	// The lost lock is PostgreSQL's to give up, which it does when its own keep-alive fails; here we do it.
-	conn, err := pgx.Connect(t.Context(), direct.Reveal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	if _, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()`); err != nil {
-		t.Fatal(err)
-	}
 	began := time.Now()
 	eventually(t, 25*time.Second, "served again", func() bool { return ask() == 200 })
 	t.Logf("served again %v after the connections went silent", time.Since(began))
-	eventually(t, 25*time.Second, "the server gives its own connection up, and takes the lock anew", func() bool {
-		var held int
-		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&held)
-		return err == nil && held > 0
-	})
-	eventually(t, 5*time.Second, "served after the lock was taken anew", func() bool { return ask() == 200 && i.gate() == nil })
+	if err := i.gate(); err != nil {
+		t.Error(err)
+	}
 }
 
 type blackHole struct {
 	address string
 	mu      sync.Mutex
 	open    []*atomic.Bool
+	refuses bool
 }
 
 func newBlackHole(t *testing.T, target string) *blackHole {
@@ -167,8 +198,14 @@ func newBlackHole(t *testing.T, target string) *blackHole {
 			if err != nil {
 				return
 			}
+			b.mu.Lock()
+			refuses := b.refuses
+			b.mu.Unlock()
 			server, err := net.Dial("tcp", target)
-			if err != nil {
+			if err == nil && refuses {
+				_ = server.Close()
+			}
+			if err != nil || refuses {
 				_ = client.Close()
 				continue
 			}
@@ -208,5 +245,15 @@ func (b *blackHole) swallow() {
 	defer b.mu.Unlock()
 	for _, dead := range b.open {
 		dead.Store(true)
+	}
+}
+
+// cut silences the connections that there are, and refuses new ones, or lets them pass again.
+func (b *blackHole) cut(cut bool) {
+	b.mu.Lock()
+	b.refuses = cut
+	b.mu.Unlock()
+	if cut {
+		b.swallow()
 	}
 }

@@ -27,8 +27,8 @@ func Documents(ctx context.Context) (v1, dashboard []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	i.start() //nolint:contextcheck // it runs until close
-	defer i.close()
+	i.start()       //nolint:contextcheck // it runs until close
+	defer i.close() //nolint:contextcheck // what is given back does not depend on the caller
 	if v1, err = i.document(ctx, "/openapi.json"); err != nil {
 		return nil, nil, err
 	}

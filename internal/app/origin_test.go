@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/infer"
 )
@@ -70,7 +71,7 @@ func TestWhatTheProductAsksForItselfIsInTheLedgerUnderItsOriginAndInNoLog(t *tes
 			t.Errorf("%v", asked)
 		}
 		proof, err := i.domains.wallets.Verify(ctx)
-		if b := i.domains.wallets.Show(ws); err != nil || !proof.OK || b.Spent != sum || b.Held != 0 {
+		if b := wallettest.Shown(t, i.domains.wallets, ws); err != nil || !proof.OK || b.Spent != sum || b.Held != 0 {
 			t.Errorf("%v %+v; %+v, and $%s in the rows", err, proof, b, sum)
 		}
 		if logged := i.state.recorder.Counts(); logged.Logged != 0 {

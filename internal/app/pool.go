@@ -34,7 +34,8 @@ func (d *domains) pool(i *instance) []module.Module {
 		return nil
 	}
 	return []module.Module{pool.Module(pool.New(pool.Config{
-		DB: i.storage.db, Own: i.state.own, Registry: i.plane.engines, Backend: i.engines, Folders: i.folders, Engine: *engine,
+		DB: i.storage.db, Own: i.state.own, Registry: i.plane.engines, Groups: i.groups,
+		Backend: i.engines, Folders: i.folders, Engine: *engine,
 		GPUType: cmp.Or(c.GPUType, engine.GPUTypes[0]), Slots: c.Slots, Price: c.price(), Context: c.ContextWindow,
 		Wait: i.serving.ColdStart, Idle: poolIdle, Log: i.log,
 	}), i.gate)}

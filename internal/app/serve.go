@@ -272,6 +272,11 @@ func (s *server) wait(signals <-chan os.Signal) error {
 		select {
 		case err := <-s.failed:
 			return err
+		case err := <-s.instance.failed:
+			return err
+		case <-s.instance.leaving:
+			s.log.Info("stopping: an operator has asked this server to leave", "drain", s.config.Limits.Drain.String())
+			return nil
 		case got := <-signals:
 			if got == syscall.SIGHUP {
 				s.reload()
@@ -357,6 +362,7 @@ func (s *server) reload() {
 		s.log.Error("reload: the configuration is kept as it was", "err", err)
 		return
 	}
+	s.instance.member.Settings(settings(s.instance.models.catalog()))
 	if err := s.cert.load(next.TLS); err != nil {
 		s.log.Error("reload: the certificate is kept as it was", "err", err)
 	}

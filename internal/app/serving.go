@@ -21,6 +21,8 @@ import (
 	"sovereign/internal/domain/modelversion"
 	"sovereign/internal/domain/serving"
 	"sovereign/internal/domain/serving/process"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/module"
 )
 
 // Serving is how models are served by engines of the operator's own.
@@ -212,12 +214,12 @@ func (i *instance) openEngines(c *Config) error {
 	}
 	folder := filepath.Join(c.DataDir, "engines")
 	var err error
-	if i.engines, err = c.engines(i.templates, folder, i.gate, i.log); err != nil {
+	if i.engines, err = c.engines(i.templates, folder, i.leadsEngines, i.log); err != nil {
 		return err
 	}
 	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
 	i.folders, err = serving.OpenFolders(serving.FoldersConfig{
-		Root: filepath.Join(folder, "models"),
+		Root: filepath.Join(folder, "models"), Shared: i.storage.db.Engine == db.Postgres,
 		Files: func(ctx context.Context, ws tenant.ID, versionID string) ([]serving.File, error) {
 			members, err := versions.Files(ctx, ws, versionID)
 			files := make([]serving.File, len(members))
@@ -247,6 +249,71 @@ func (c *Config) engines(
 		return nil, err // not b: a nil of its type is not nil
 	}
 	return b, nil
+}
+
+// leadsEngines returns nil while this node starts, watches and ends engines: it serves, and no other does it.
+func (i *instance) leadsEngines() error {
+	if err := i.gate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leadTimeout)
+	defer cancel()
+	_, is, err := i.groups.Leads(ctx)
+	return leads(is, err)
+}
+
+// groupsModule follows the node that leads the engines, and ends what this one has left of them.
+func (i *instance) groupsModule() module.Module {
+	m := module.Module{Name: "engines", Background: []module.Loop{
+		{Name: "engines of other servers", Run: func(ctx context.Context) { i.groups.Run(ctx, i.gate) }},
+	}}
+	if b, ok := i.engines.(*process.Backend); ok {
+		m.Background = append(m.Background, module.Loop{
+			Name: "engines that were left", Run: func(ctx context.Context) { i.endLeft(ctx, b) },
+		})
+	}
+	return m
+}
+
+// leftFor is how long the engines of this machine may still answer when another server leads.
+const leftFor = time.Minute
+
+// endLeft ends the processes that this node has started as the leader, when another leads: that has started others.
+func (i *instance) endLeft(ctx context.Context, b serving.Backend) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	since := time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch err := i.leadsEngines(); { //nolint:contextcheck // it asks with a time of its own
+		case !errors.Is(err, errOtherLeads):
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= leftFor:
+			if err := endAll(ctx, b); err != nil && ctx.Err() == nil {
+				i.log.Warn("cannot end the engines of this machine; it is tried again", "err", err)
+			}
+		}
+	}
+}
+
+// endAll ends everything that a backend runs.
+func endAll(ctx context.Context, b serving.Backend) error {
+	listed, err := b.List(ctx)
+	for _, d := range listed {
+		err = errors.Join(err, b.Remove(ctx, d.Spec.Name))
+		for _, r := range d.Replicas {
+			if r.Phase == serving.Ended {
+				err = errors.Join(err, b.Forget(ctx, d.Spec.Name, r.ID))
+			}
+		}
+	}
+	return err
 }
 
 // usedFolders returns the folders of versions that deployments name.

@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/meter"
 	"sovereign/internal/plane/spool"
-	"sovereign/internal/store/db"
+	"sovereign/internal/store/cluster"
 	"sovereign/internal/store/feed"
 )
 
@@ -43,8 +43,8 @@ type state struct {
 	ingester *logbook.Ingester
 }
 
-// open recovers the money journal, and opens the database of logs with its spool, which holds at most budget bytes.
-func (s *state) open(ctx context.Context, on *storage, budget int64) error {
+// prepare opens the money journal, and makes the empty data plane with its feed.
+func (s *state) prepare(on *storage) error {
 	s.log = on.log
 	s.directory, s.aliases = live.NewDirectory(), live.NewAliases()
 	s.own = live.NewOwnModels()
@@ -52,14 +52,6 @@ func (s *state) open(ctx context.Context, on *storage, budget int64) error {
 	s.limits = live.NewLimits()
 	s.meter = meter.New(s.limits)
 	s.funds, s.feed = funds.New(), feed.New(on.db, on.log, nil)
-	if err := s.recover(ctx, on); err != nil {
-		return err
-	}
-	return s.openLogs(ctx, on, budget)
-}
-
-// recover posts what the last process left in the journal, before anything can be spent.
-func (s *state) recover(ctx context.Context, on *storage) error {
 	folder := on.config.DataDir
 	_, absent := os.Stat(filepath.Join(folder, journalFolder))
 	on.created.journal = errors.Is(absent, fs.ErrNotExist)
@@ -67,10 +59,24 @@ func (s *state) recover(ctx context.Context, on *storage) error {
 	if err != nil {
 		return folderError(folder, err)
 	}
-	if s.journal, err = journal.Open(disk); err != nil {
+	s.journal, err = journal.Open(disk)
+	return err
+}
+
+// open recovers the money journal, and opens the spool of logs, which holds at most budget bytes.
+func (s *state) open(ctx context.Context, on *storage, member *cluster.Member, budget int64) error {
+	if err := s.recover(ctx, on, member); err != nil {
 		return err
 	}
+	return s.openSpool(ctx, on, budget)
+}
+
+// recover posts what the last process left in the journal, before anything can be spent.
+func (s *state) recover(ctx context.Context, on *storage, member *cluster.Member) error {
 	s.poster = wallet.NewPoster(on.db, s.journal, s.funds, s.log)
+	if s.poster.Escrow != nil {
+		s.poster.Escrow.Fence = member.Fence
+	}
 	found, err := s.poster.Recover(ctx)
 	if err != nil {
 		return fmt.Errorf("recover the money journal: %w", err)
@@ -82,15 +88,9 @@ func (s *state) recover(ctx context.Context, on *storage) error {
 	return s.poster.RestoreRecent(ctx)
 }
 
-// openLogs opens the database of logged exchanges, and the spool before it.
-func (s *state) openLogs(ctx context.Context, on *storage, budget int64) (err error) {
+// openSpool opens the spool before the database of logged exchanges.
+func (s *state) openSpool(ctx context.Context, on *storage, budget int64) error {
 	folder := on.config.DataDir
-	if on.logs, err = db.OpenLogs(ctx, folder, on.config.DatabaseURL); err != nil {
-		return err
-	}
-	if err := on.logs.Migrate(ctx); err != nil {
-		return fmt.Errorf("the database of logs: %w", err)
-	}
 	disk, err := journal.Folder(filepath.Join(folder, spoolFolder))
 	if err != nil {
 		return folderError(folder, err)

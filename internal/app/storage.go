@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -21,15 +22,15 @@ const (
 	mustExist openMode = false // an admin command: a mistyped folder must not become an installation
 )
 
-// storage is the data folder and the databases, with the right to serve them.
+// storage is the data folder and the databases.
 type storage struct {
 	config Storage
 	log    *slog.Logger
 
 	folder *db.FolderLock
 	db     *db.DB
-	logs   *db.DB // opened with the state
-	lease  *db.Lease
+	logs   *db.DB
+	start  func() // gives the lock of the start back; nil when it is not held
 	vault  *vault.Vault
 	sealer *chain.Sealer
 
@@ -39,19 +40,26 @@ type storage struct {
 // created is what this process has created, so that a failed start can take it back.
 type created struct{ folder, database, journal bool }
 
-// open takes the data folder and the database, and unlocks it with the root key.
+// open takes the data folder and the databases, brings their schemas up to date, and unlocks them with the root key.
 func (s *storage) open(ctx context.Context, mode openMode) (err error) {
 	if err := s.take(ctx, mode); err != nil {
 		return err
 	}
+	defer s.endStart()
 	if s.vault, err = unlock(ctx, s.db, s.config, mode, s.log); err != nil {
 		return err
+	}
+	if s.logs, err = db.OpenLogs(ctx, s.config.DataDir, s.config.DatabaseURL); err != nil {
+		return err
+	}
+	if err := s.logs.Migrate(ctx); err != nil {
+		return fmt.Errorf("the database of logs: %w", err)
 	}
 	s.sealer = chain.NewSealer(s.db, s.vault, s.log)
 	return s.config.rememberEngine()
 }
 
-// take locks the folder, opens the database and takes the lease to serve it. It creates what may be created.
+// take locks the folder, opens the database and takes the lock of a start. It creates what may be created.
 func (s *storage) take(ctx context.Context, mode openMode) (err error) {
 	c := s.config
 	if c.engine() == db.Postgres { // a server that is not there is found before a folder is created
@@ -73,8 +81,16 @@ func (s *storage) take(ctx context.Context, mode openMode) (err error) {
 			return err
 		}
 	}
-	s.lease, err = s.db.Lease(ctx)
+	s.start, err = s.db.LockStart(ctx)
 	return err
+}
+
+// endStart lets other servers change the schema.
+func (s *storage) endStart() {
+	if s.start != nil {
+		s.start()
+	}
+	s.start = nil
 }
 
 // openEmbedded opens the embedded database. The root key of a new one is created before it.
@@ -112,9 +128,7 @@ func (s *storage) close() {
 
 // release gives the databases free for another process. Repeating it is a no-op.
 func (s *storage) release() {
-	if s.lease != nil {
-		s.lease.Release()
-	}
+	s.endStart()
 	for _, d := range []*db.DB{s.db, s.logs} {
 		if d == nil {
 			continue
@@ -123,7 +137,7 @@ func (s *storage) release() {
 			s.log.Warn("closing the database", "err", err)
 		}
 	}
-	s.lease, s.db, s.logs = nil, nil, nil
+	s.db, s.logs = nil, nil
 }
 
 // unlock gives the data folder free.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/store/artifact"
+	"sovereign/internal/store/db"
 	"sovereign/internal/store/module"
 )
 
@@ -104,7 +106,12 @@ func (i *instance) openArtifacts() error {
 	if i.bucket != nil {
 		backend, err = artifact.NewS3(*i.bucket)
 	} else {
-		backend, err = artifact.OpenFolder(filepath.Join(i.storage.config.DataDir, "artifacts"))
+		at := filepath.Join(i.storage.config.DataDir, "artifacts")
+		if i.storage.db.Engine == db.Postgres {
+			backend, err = artifact.OpenShared(at)
+		} else {
+			backend, err = artifact.OpenFolder(at)
+		}
 	}
 	if err != nil {
 		return err
@@ -118,6 +125,7 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 	d.trainer = train.NewStore(train.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
 		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Offers: i.offers, Log: i.log,
+		Member: i.member,
 	})
 	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
 	versions.Publish(i.state.feed)
@@ -144,11 +152,34 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		grpo.Module(runs, i.gate),
 		raft.Module(rounds),
 	}
+	all = append(all, i.groupsModule())
 	if i.trainer != nil {
 		all = append(all, trainerModule(i.trainer))
 	}
 	return append(all, d.pool(i)...)
 }
+
+// leadsTraining returns nil while this node starts training workers: it serves, and no other does it.
+func (i *instance) leadsTraining() error {
+	if err := i.gate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leadTimeout)
+	defer cancel()
+	return leads(i.domains.trainer.Leads(ctx))
+}
+
+// leadTimeout bounds the question who leads. It is asked again.
+const leadTimeout = 5 * time.Second
+
+func leads(is bool, err error) error {
+	if err == nil && !is {
+		return errOtherLeads
+	}
+	return err
+}
+
+var errOtherLeads = errors.New("another server does this")
 
 // scored writes what reward sessions scored as examples for training.
 type scored struct{ sessions *reward.Store }

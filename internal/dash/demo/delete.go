@@ -97,7 +97,7 @@ func (s *Store) awaitJobs(ctx context.Context, run *job.Run) error {
 var kept = []string{
 	"workspaces", "demos", "audit_entries", "feed_changes",
 	"ledger_entries", "ledger_balances", "ledger_days", "usage_rows", "usage_days", "usage_sums", "usage_closed",
-	"named_holds", "topups", "payment_reversals", "wallet_debts",
+	"named_holds", "topups", "payment_reversals", "wallet_debts", "wallet_slices", "wallet_recalls", "wallet_losses",
 }
 
 // deleteRows deletes every row of a workspace in every table that is not kept, those that later migrations add included, but for

@@ -22,7 +22,7 @@ import (
 // Deps is what the page is composed of.
 type Deps struct {
 	Steps   []module.Step
-	Balance func(tenant.ID) funds.Balance
+	Balance func(context.Context, tenant.ID) (funds.Balance, error)
 	Series  func(ctx context.Context, ws tenant.ID, f usage.Filter, by string) ([]usage.Point, error)
 	Post    func(context.Context) error // posts the journal, so that answered requests are counted
 	Jobs    func(ctx context.Context, ws tenant.ID, most int) ([]job.Listed, error)
@@ -188,11 +188,13 @@ const (
 func (h *handler) home(ctx context.Context, caller tenant.Caller, _ api.None) (Home, error) {
 	ws := caller.Workspace
 	page := Home{Object: "home", Alarms: []module.Notice{}, Waiting: []module.Notice{}, Jobs: []RecentJob{}}
-	has := h.Balance(ws)
+	has, err := h.Balance(ctx, ws)
+	if err != nil {
+		return Home{}, err
+	}
 	page.Wallet = Purse{
 		Balance: has.Balance, Held: has.Held, Free: has.Balance - has.Held, Link: module.Link{Page: "wallet"},
 	}
-	var err error
 	if page.Setup, err = h.setup(ctx, ws); err != nil {
 		return Home{}, err
 	}

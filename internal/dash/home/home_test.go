@@ -26,8 +26,8 @@ func newHandler() *handler {
 	failure, finished := "the judge failed", now-10
 	return &handler{now: func() clock.Time { return now }, Deps: Deps{
 		Steps: []module.Step{step("create_key", true), step("add_credit", false), step("make_dataset", false)},
-		Balance: func(tenant.ID) funds.Balance {
-			return funds.Balance{Balance: 10 * money.Dollar, Held: 3 * money.Dollar}
+		Balance: func(context.Context, tenant.ID) (funds.Balance, error) {
+			return funds.Balance{Balance: 10 * money.Dollar, Held: 3 * money.Dollar}, nil
 		},
 		Post: func(context.Context) error { return errors.New("the database is slow") },
 		Series: func(_ context.Context, _ tenant.ID, f usage.Filter, by string) ([]usage.Point, error) {

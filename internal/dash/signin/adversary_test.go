@@ -143,16 +143,16 @@ func TestAReviewerElsewhereIsElsewhereWhateverIsListed(t *testing.T) {
 
 // One subscriber has a network of IPv6, and could try from another address of it each time.
 func TestTheAddressesOfOneSubscriberAreCountedTogether(t *testing.T) {
-	p, refused := newPasswords(), 0
+	p, refused := newPasswords(nil), 0
 	for i := range 2 * fromAddress {
-		if p.count("", fmt.Sprintf("2001:db8:1:2::%x", i+1)) != nil {
+		if p.count(t.Context(), "", fmt.Sprintf("2001:db8:1:2::%x", i+1)) != nil {
 			refused++
 		}
 	}
 	if refused != fromAddress {
 		t.Errorf("%d of %d are refused", refused, 2*fromAddress)
 	}
-	if err := errors.Join(p.count("", "2001:db8:1:3::1"), p.count("", "203.0.113.1"), p.count("", "socket")); err != nil {
+	if err := errors.Join(p.count(t.Context(), "", "2001:db8:1:3::1"), p.count(t.Context(), "", "203.0.113.1"), p.count(t.Context(), "", "socket")); err != nil {
 		t.Errorf("others: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ type Deps struct {
 
 // Module serves sessions and links, and publishes sessions to the edge.
 func Module(d Deps) module.Module {
-	h := &Handler{store: d.Store, sessions: d.Sessions, options: d.Options, log: d.Log, passwords: newPasswords()}
+	h := &Handler{store: d.Store, sessions: d.Sessions, options: d.Options, log: d.Log, passwords: newPasswords(d.DB)}
 	o := &operator{store: d.Store, options: d.Options}
 	publisher := NewPublisher(d.DB, d.Sessions)
 	return module.Module{

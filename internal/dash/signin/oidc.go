@@ -140,7 +140,7 @@ func (h *Handler) depart(ctx context.Context, caller tenant.Caller, _ api.None) 
 	if options.OIDC == nil {
 		return OIDCSignIn{}, fault.Missing.New("no identity provider is configured")
 	}
-	if err := h.passwords.count("", e.address); err != nil {
+	if err := h.passwords.count(ctx, "", e.address); err != nil {
 		return OIDCSignIn{}, err
 	}
 	found, err := options.OIDC.discover(ctx)

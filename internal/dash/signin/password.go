@@ -3,8 +3,10 @@ package signin
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -15,11 +17,11 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
-	"sovereign/internal/base/limit"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/window"
 )
 
 // The cost of a password: argon2id with 19 MiB, twice. OWASP asks for no less.
@@ -42,18 +44,18 @@ const (
 	longestPassword  = 200
 )
 
-// passwords hashes passwords, a few at a time, and counts tries.
+// passwords hashes passwords, a few at a time, and counts tries, those at all servers together.
 type passwords struct {
 	slots     chan struct{}
-	accounts  *limit.Windows[string]
-	addresses *limit.Windows[string]
+	accounts  *window.Windows
+	addresses *window.Windows
 }
 
-func newPasswords() *passwords {
+func newPasswords(d *db.DB) *passwords {
 	return &passwords{
 		slots:     make(chan struct{}, hashesAtOnce),
-		accounts:  limit.NewWindows[string](triesPerWindow, triesWindow),
-		addresses: limit.NewWindows[string](fromAddress, triesWindow),
+		accounts:  window.New(d, "signin_account", triesPerWindow, triesWindow),
+		addresses: window.New(d, "signin_address", fromAddress, triesWindow),
 	}
 }
 
@@ -73,16 +75,20 @@ func (p *passwords) turn(ctx context.Context) (func(), error) {
 
 // count counts a try of an account from an address, and refuses one that is too many. The address is counted first:
 // nobody fills the memory with accounts that do not exist.
-func (p *passwords) count(account, address string) error {
-	now := time.Now()
+func (p *passwords) count(ctx context.Context, account, address string) error {
 	for _, c := range []struct {
-		windows *limit.Windows[string]
+		windows *window.Windows
 		name    string
 	}{{p.addresses, subscriber(address)}, {p.accounts, account}} {
 		if c.name == "" {
 			continue
 		}
-		if wait, ok := c.windows.Allow(c.name, now); !ok {
+		digest := sha256.Sum256([]byte(c.name)) // the database keeps no list of who tried
+		wait, ok, err := c.windows.Allow(ctx, hex.EncodeToString(digest[:]))
+		if err != nil {
+			return err
+		}
+		if !ok {
 			return fault.RateLimited.New("too many tries; wait, or ask for a link").In(wait)
 		}
 	}
@@ -178,7 +184,7 @@ func (h *Handler) byPassword(ctx context.Context, caller tenant.Caller, in Passw
 	if options := h.options(); options.only() {
 		return SessionState{}, errOnly(options.OIDC.Name)
 	}
-	if err := h.passwords.count(normal(in.Email), e.address); err != nil {
+	if err := h.passwords.count(ctx, normal(in.Email), e.address); err != nil {
 		return SessionState{}, err
 	}
 	who, stored, err := h.store.password(ctx, in.Email)
@@ -224,7 +230,7 @@ func (h *Handler) setPassword(ctx context.Context, caller tenant.Caller, in NewP
 		return PasswordSet{}, err
 	}
 	if session.Method != ByLink || clock.Now().Sub(session.CreatedAt) > freshLife {
-		if err := h.passwords.count(session.Email, edge.VisitOf(ctx).Address); err != nil {
+		if err := h.passwords.count(ctx, session.Email, edge.VisitOf(ctx).Address); err != nil {
 			return PasswordSet{}, err
 		}
 		_, stored, err := h.store.password(ctx, session.Email)

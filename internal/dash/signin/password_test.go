@@ -128,16 +128,16 @@ func TestTriesAreLimitedByAccountAndByAddress(t *testing.T) {
 		if got := try("X@one.test "); got != 429 {
 			t.Errorf("one try too many of an account: %d", got)
 		}
-		p := newPasswords()
+		p := newPasswords(nil)
 		for n := range fromAddress {
-			if err := p.count(strings.Repeat("a", n+1), "192.0.2.1"); err != nil {
+			if err := p.count(t.Context(), strings.Repeat("a", n+1), "192.0.2.1"); err != nil {
 				t.Fatalf("try %d: %v", n, err)
 			}
 		}
-		if p.count("another", "192.0.2.1") == nil {
+		if p.count(t.Context(), "another", "192.0.2.1") == nil {
 			t.Error("one try too many of an address is let through")
 		}
-		if p.count("another", "192.0.2.2") != nil {
+		if p.count(t.Context(), "another", "192.0.2.2") != nil {
 			t.Error("another address is refused")
 		}
 	})
@@ -147,7 +147,7 @@ func TestTriesAreLimitedByAccountAndByAddress(t *testing.T) {
 // TestFewPasswordsAreHashedAtOnce runs on a clock that stands while anything is hashed: a slow machine hashes six too.
 func TestFewPasswordsAreHashedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPasswords()
+		p := newPasswords(nil)
 		var group sync.WaitGroup
 		for range 6 {
 			group.Go(func() {
@@ -167,7 +167,7 @@ func TestFewPasswordsAreHashedAtOnce(t *testing.T) {
 }
 
 func TestAPHCStringMatchesItsPasswordAlone(t *testing.T) {
-	p := newPasswords()
+	p := newPasswords(nil)
 	stored, err := p.hash(t.Context(), good)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/store/db"
@@ -103,7 +104,25 @@ func (l *ledger) proves() {
 	}
 }
 
-func (l *ledger) balance(ws tenant.ID) money.Nano { return l.wallets.Show(ws).Balance }
+func (l *ledger) balance(ws tenant.ID) money.Nano {
+	return wallettest.Shown(l.t, l.wallets, ws).Balance
+}
+
+// hold holds money for a request.
+func (l *ledger) hold(ws tenant.ID, amount money.Nano) (hold funds.Hold) {
+	l.t.Helper()
+	from := funds.Payer{Workspace: ws}
+	hold, ok := l.funds.Take(from, amount)
+	if more := l.funds.Source(); !ok && more != nil {
+		var err error
+		hold, err = more.Acquire(l.t.Context(), from, amount)
+		ok = err == nil
+	}
+	if !ok {
+		l.t.Fatal("no hold")
+	}
+	return hold
+}
 
 func (l *ledger) owed(ws tenant.ID) money.Nano {
 	l.t.Helper()
@@ -208,13 +227,10 @@ func TestWhatIsTakenBackBeyondTheWalletIsADebtThatTheNextCreditPays(t *testing.T
 		ws := l.workspace()
 		of := l.topup(ws, 25)
 		l.tell(change{session: paid(of), to: Paid}, applied)
-		hold, _, ok := l.funds.Hold(ws, 10*money.Dollar) // a request runs
-		if !ok {
-			t.Fatal("no hold")
-		}
+		hold := l.hold(ws, 10*money.Dollar) // a request runs
 		l.tell(change{back: &reversal{intent: "pi_" + of.ID, source: "ch_1", kind: ofCharge, amount: 25 * money.Dollar, grows: true}}, applied)
-		if l.balance(ws) != 10*money.Dollar || l.owed(ws) != 10*money.Dollar || l.funds.Free(ws) != 0 {
-			t.Errorf("while a request holds 10: balance %s, owed %s, free %s", l.balance(ws), l.owed(ws), l.funds.Free(ws))
+		if l.balance(ws) != 10*money.Dollar || l.owed(ws) != 10*money.Dollar || wallettest.Free(l.t, l.wallets, ws) != 0 {
+			t.Errorf("while a request holds 10: balance %s, owed %s, free %s", l.balance(ws), l.owed(ws), wallettest.Free(l.t, l.wallets, ws))
 		}
 		hold.Release()
 		if err := l.wallets.Collect(t.Context()); err != nil || l.balance(ws) != 0 || l.owed(ws) != 0 {
@@ -224,7 +240,7 @@ func TestWhatIsTakenBackBeyondTheWalletIsADebtThatTheNextCreditPays(t *testing.T
 
 		spent := l.topup(ws, 20)
 		l.tell(change{session: paid(spent), to: Paid}, applied)
-		running, _, _ := l.funds.Hold(ws, 15*money.Dollar)
+		running := l.hold(ws, 15*money.Dollar)
 		l.tell(change{back: &reversal{intent: "pi_" + spent.ID, source: "dp_1", kind: ofDispute, amount: 20 * money.Dollar}}, applied)
 		running.Release()
 		next, err := l.wallets.TopUp(t.Context(), ws, tenant.Operator, 18*money.Dollar, "credit")

@@ -28,10 +28,11 @@ type epoch struct {
 	FalsePass float64 // the upper bound of 1 - Sp
 	Percents  percents
 
-	Source  string // of the last draw that was taken
+	Source  string // of the last draw that an earlier release took, which took one source after the other
 	Seq     int64
-	Taken   int64 // draws, of all sources
-	Entered int64 // of them, which are in the tally
+	Cursors cursors // how far each source was taken
+	Taken   int64   // draws, of all sources
+	Entered int64   // of them, which are in the tally
 	Tally   tally
 
 	Spent       money.Nano

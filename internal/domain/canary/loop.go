@@ -25,7 +25,7 @@ type Loop struct {
 	judging slots
 	notes   sync.Map // epoch → note, of the last attempt to judge
 	paused  sync.Map // epoch → time until which its judge is not asked, after an error
-	counted sync.Map // epoch → true, when what it paid before this process began is counted
+	counted sync.Map // epoch → true, when what it paid before this node came to judge is counted
 }
 
 // NewLoop returns a loop over the gates of s. serving refuses while nothing may be read.
@@ -47,6 +47,7 @@ const (
 func (l *Loop) Run(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	l.counted.Clear() // another node may have paid since this one last ran
 	var working sync.WaitGroup
 	defer working.Wait()
 	for {
@@ -249,7 +250,7 @@ func (l *Loop) countPaid(ctx context.Context, ws tenant.ID, e *epoch) error {
 	if _, done := l.counted.Load(e.ID); done {
 		return nil
 	}
-	if err := l.store.countPaid(ctx, ws, e); err != nil {
+	if err := countPaid(ctx, l.store.DB.In(ws), e); err != nil {
 		return err
 	}
 	is, err := findEpoch(ctx, l.store.DB.In(ws), e.ID)

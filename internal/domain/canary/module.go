@@ -11,6 +11,6 @@ func Module(s *Store, serving func() error, log *slog.Logger) module.Module {
 	h := &handler{s}
 	return module.Module{
 		Name: "gates", Routes: h.routes(), Sweep: s.sweep, Alarms: s.Alarms,
-		Background: []module.Loop{{Name: "gates", Run: NewLoop(s, serving, log).Run, CallsModels: true}},
+		Background: []module.Loop{{Name: "gates", Run: NewLoop(s, serving, log).Run, Once: true, CallsModels: true}},
 	}
 }

@@ -3,6 +3,7 @@ package canary
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,7 +14,6 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/grade/judge"
-	"sovereign/internal/live"
 	"sovereign/internal/store/db"
 )
 
@@ -22,8 +22,7 @@ const (
 	maxTries   = 3    // to ask a question while the judge answers others, besides the client's own
 )
 
-// take stores the next draws as samples, in the order in which they were drawn. A draw that has no outcome yet is
-// waited for, and those after it, while its source lives.
+// take stores the next draws as samples, in the order in which they were drawn: see untaken.
 func (s *Store) take(ctx context.Context, ws tenant.ID, e *epoch) error {
 	waiting, err := countPending(ctx, s.DB.In(ws), e.ID)
 	if err != nil || waiting >= maxPending {
@@ -36,7 +35,7 @@ func (s *Store) take(ctx context.Context, ws tenant.ID, e *epoch) error {
 	}
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		is, err := findEpoch(ctx, tx.In(ws), e.ID)
-		if err != nil || is == nil || is.Source != was.Source || is.Seq != was.Seq {
+		if err != nil || is == nil || !maps.Equal(is.Cursors, was.Cursors) {
 			return err // they were taken meanwhile
 		}
 		return saveTaken(ctx, tx, ws, &taken, samples)
@@ -45,40 +44,6 @@ func (s *Store) take(ctx context.Context, ws tenant.ID, e *epoch) error {
 		*e = taken
 	}
 	return err
-}
-
-// untaken reads at most room draws that follow those of an epoch, and counts them in it.
-func (s *Store) untaken(ctx context.Context, ws tenant.ID, e *epoch, room int) ([]sample, error) {
-	sources, err := s.Logs.DrawSources(ctx, ws, e.Alias, e.ID, e.Source)
-	if err != nil {
-		return nil, err
-	}
-	var all []sample
-	for i, source := range sources {
-		if len(all) == room {
-			break
-		}
-		if source != e.Source {
-			e.Source, e.Seq = source, 0
-		}
-		draws, err := s.Logs.Draws(ctx, ws, e.Alias, e.ID, source, e.Seq, room-len(all))
-		if err != nil {
-			return nil, err
-		}
-		ended := i < len(sources)-1
-		for _, d := range draws {
-			if d.Seq != e.Seq+1 && !ended && !d.Old(s.now()) {
-				return all, nil
-			}
-			e.Seq, e.Taken = d.Seq, e.Taken+1
-			all = append(all, sample{
-				Position: e.Taken, RequestID: d.RequestID, Stratum: max(1, d.Stratum), Canary: d.Arm == live.CanaryArm,
-				Result: known[d.Outcome], Latency: d.Latency.Microseconds(), Cost: d.Cost, DrawnAt: d.At,
-				ExpiresAt: d.ExpiresAt, question: d.Question,
-			})
-		}
-	}
-	return all, nil
 }
 
 // A batch is some samples that are judged together.
@@ -107,7 +72,7 @@ func (s *Store) judge(ctx context.Context, ws tenant.ID, st *state) (note, error
 	answers, asking := s.Judges.AskAll(ctx, ws, judging.NewBudget(nil, 0), keys, "", question)
 	results, cost, unreached := b.results(answers)
 	if len(results) > 0 {
-		if err := s.saveResults(ctx, ws, st.epoch.ID, results, cost); err != nil {
+		if err := s.saveResults(ctx, ws, st.epoch, results, cost); err != nil {
 			return note{}, err
 		}
 	}

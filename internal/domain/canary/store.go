@@ -37,7 +37,7 @@ type Store struct {
 func NewStore(c Config) *Store { return &Store{Config: c, now: clock.Now} }
 
 const epochColumns = `id, alias, target_model, canary_model, criterion_id, criterion_version, certificate_id, youden,
-	false_pass, percents, source, seq, taken, entered, tally, spent, verdict, automatic, shown, started_at,
+	false_pass, percents, source, seq, cursors, taken, entered, tally, spent, verdict, automatic, shown, started_at,
 	evaluated_at, decided_at, acted_at, ended_at FROM canary_epochs`
 
 // findEpoch reads an epoch. It returns nil when there is none.
@@ -151,8 +151,8 @@ func saveTaken(ctx context.Context, tx *db.Tx, ws tenant.ID, e *epoch, all []sam
 		return fmt.Errorf("take draws: %w", err)
 	}
 	if _, err := db.Exec(ctx, tx.In(ws), `
-		UPDATE canary_epochs SET source = $3, seq = $4, taken = $5 WHERE workspace_id = $1 AND id = $2`,
-		e.ID, e.Source, e.Seq, e.Taken); err != nil {
+		UPDATE canary_epochs SET cursors = $3, taken = $4 WHERE workspace_id = $1 AND id = $2`,
+		e.ID, e.Cursors.text(), e.Taken); err != nil {
 		return fmt.Errorf("take draws: %w", err)
 	}
 	return nil
@@ -195,8 +195,9 @@ func nextSamples(ctx context.Context, in db.Scoped, epochID string, after int64,
 	return all, nil
 }
 
-// saveResults stores what is known of samples that had no result, and what their judge cost.
-func (s *Store) saveResults(ctx context.Context, ws tenant.ID, epochID string, all []sample, cost money.Nano) error {
+// saveResults stores what is known of samples that had no result, and what their judge cost. If another node has counted
+// meanwhile, what was paid is added up anew: it may have counted these answers.
+func (s *Store) saveResults(ctx context.Context, ws tenant.ID, e *epoch, all []sample, cost money.Nano) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
@@ -204,12 +205,16 @@ func (s *Store) saveResults(ctx context.Context, ws tenant.ID, epochID string, a
 			if _, err := db.Exec(ctx, in, `
 				UPDATE canary_samples SET result = $4, tries = $5
 				WHERE workspace_id = $1 AND epoch_id = $2 AND position = $3 AND result = ''`,
-				epochID, one.Position, one.Result, one.Tries); err != nil {
+				e.ID, one.Position, one.Result, one.Tries); err != nil {
 				return err
 			}
 		}
-		_, err := db.Exec(ctx, in, `UPDATE canary_epochs SET spent = spent + $3 WHERE workspace_id = $1 AND id = $2`,
-			epochID, cost)
+		n, err := db.Exec(ctx, in, `
+			UPDATE canary_epochs SET spent = spent + $3 WHERE workspace_id = $1 AND id = $2 AND spent = $4`,
+			e.ID, cost, e.Spent)
+		if err == nil && n == 0 {
+			err = countPaid(ctx, in, e)
+		}
 		return err
 	})
 	if err != nil {
@@ -220,8 +225,8 @@ func (s *Store) saveResults(ctx context.Context, ws tenant.ID, epochID string, a
 
 // countPaid counts every answer that an epoch has paid for: the server may have died between storing an answer and
 // counting it.
-func (s *Store) countPaid(ctx context.Context, ws tenant.ID, e *epoch) error {
-	if _, err := db.Exec(ctx, s.DB.In(ws), `
+func countPaid(ctx context.Context, in db.Scoped, e *epoch) error {
+	if _, err := db.Exec(ctx, in, `
 		UPDATE canary_epochs SET spent = paid.cost FROM (
 			SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) AS cost FROM judge_answers
 			WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3) AS paid

@@ -35,6 +35,7 @@ type life struct {
 	Charges    int64      // that were made
 	Due        int64      // seconds that are being charged
 	DueHold    string     // and the hold that pays them
+	DueNode    string     // whose journal may have that charge; empty for none
 	Settled    bool       // it has ended, and everything is charged
 }
 

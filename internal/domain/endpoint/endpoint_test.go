@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -100,7 +101,7 @@ func (h *house) gone() {
 			h.t.Errorf("%s has %d rows", table, n)
 		}
 	}
-	if b := h.funds.Balance(dbtest.Mine); b.Held != 0 || len(h.deployments) != 0 || h.alive() != 0 {
+	if b := wallettest.Shown(h.t, h.wallets, dbtest.Mine); b.Held != 0 || len(h.deployments) != 0 || h.alive() != 0 {
 		h.t.Errorf("%s is held, %d deployments and %d engines are left", b.Held, len(h.deployments), h.alive())
 	}
 }
@@ -215,7 +216,7 @@ func TestABadRequestIsRefusedWithItsField(t *testing.T) {
 		h.Backend = nil
 		_, err = h.Create(t.Context(), dbtest.Mine, dbtest.Ann, Request{Name: "x", BaseModel: "m"})
 		wantFault(t, err, fault.InvalidParameter, "serving.engines")
-		if free := h.funds.Free(dbtest.Mine); free != h.credit {
+		if free := wallettest.Free(h.t, h.wallets, dbtest.Mine); free != h.credit {
 			t.Errorf("refused requests hold %s", h.credit-free)
 		}
 	})

@@ -15,8 +15,10 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/modelversion"
+	"sovereign/internal/domain/serving"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/engines"
 	"sovereign/internal/plane/funds"
@@ -43,7 +45,8 @@ type house struct {
 	wallets *wallet.Store
 	shut    func()
 	folders *fileStore
-	credit  money.Nano // that each workspace had
+	credit  money.Nano     // that each workspace had
+	member  serving.Member // nil for the only server
 }
 
 // A fileStore has the files of versions, unless it is broken.
@@ -103,6 +106,7 @@ func (h *house) open(d *db.DB) {
 	none := func(money.Nano) {}
 	changes := feed.New(d, quiet, h.poster.Sources())
 	stored := artifact.NewStore(d, files)
+	registry := engines.NewRegistry()
 	h.Store = NewStore(Config{
 		DB: d, Feed: changes, Holds: h.poster.Holds, Till: till.New(h.funds, j, quiet, none, none), Artifacts: stored,
 		Drain: func(ctx context.Context) error {
@@ -111,7 +115,8 @@ func (h *house) open(d *db.DB) {
 			return h.poster.Drain(ctx)
 		},
 		Versions: modelversion.NewStore(d, stored, nil), Prices: train.Prices{"h200": 36 * money.Dollar / 10, "cpu": 0},
-		Folders: h.folders, Own: live.NewOwnModels(), Registry: engines.NewRegistry(), Backend: h.world, Log: quiet,
+		Folders: h.folders, Own: live.NewOwnModels(), Registry: registry, Backend: h.world, Log: quiet,
+		Groups: serving.NewGroups(serving.GroupsConfig{DB: d, Member: h.member, Registry: registry, Log: quiet}),
 		Choose: func(_, gpuType string) (string, string, error) {
 			if gpuType == "" {
 				gpuType = "h200"
@@ -181,7 +186,7 @@ func (h *house) wantSpent(id string, spent, free money.Nano) {
 	if e := h.get(id); e.Spent != spent {
 		h.t.Errorf("has spent %s, want %s", e.Spent, spent)
 	}
-	if got := h.funds.Free(dbtest.Mine); got != free {
+	if got := wallettest.Free(h.t, h.wallets, dbtest.Mine); got != free {
 		h.t.Errorf("the wallet has %s free, want %s", got, free)
 	}
 }

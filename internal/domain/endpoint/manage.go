@@ -40,6 +40,7 @@ type Config struct {
 
 	Own      *live.OwnModels
 	Registry *engines.Registry
+	Groups   *serving.Groups // of the registry; nil for the only server
 	Backend  serving.Backend // nil on a server that runs no engines
 	Engines  serving.Engines // of the server, for people who choose one
 	// Choose returns the engine that serves a base model, and the GPU type when none was asked for.
@@ -54,24 +55,42 @@ type Store struct {
 	now     func() clock.Time
 	woken   chan struct{}
 	charged map[string]bool // charges that the journal has, and perhaps not the ledger; of one loop
+	term    serving.Term    // in which the loop leads
 	files   files
 }
 
 // NewStore returns a store.
 func NewStore(c Config) *Store {
+	if c.Groups == nil {
+		c.Groups = serving.NewGroups(serving.GroupsConfig{DB: c.DB, Registry: c.Registry, Log: c.Log})
+	}
 	return &Store{
 		Config: c, now: clock.Now, woken: make(chan struct{}, 1), charged: map[string]bool{},
 		files: files{all: map[string]*fetch{}},
 	}
 }
 
-// wakeAfter looks at all endpoints when a transaction has committed.
+// topic is signalled when there is something to look at.
+const topic = "dedicated endpoints"
+
+// wakeAfter has the leading node look at all endpoints when a transaction has committed.
 func (s *Store) wakeAfter(tx *db.Tx) {
+	tx.Signal(topic)
 	tx.OnEnd(func(o db.Outcome) {
-		if o != db.RolledBack {
+		if o == db.InDoubt {
 			s.wake()
 		}
 	})
+}
+
+// fenced runs a transaction of the loop. It fails when another node may lead since the loop began its round.
+func (s *Store) fenced(ctx context.Context, fn func(*db.Tx) error) func(*db.Tx) error {
+	return func(tx *db.Tx) error {
+		if err := s.Groups.Fence(ctx, tx, s.term); err != nil {
+			return err
+		}
+		return fn(tx)
+	}
 }
 
 var notInKey = regexp.MustCompile(`[^a-z0-9]+`)

@@ -26,6 +26,8 @@ func Module(s *Store, d Deps) module.Module {
 		Publishers: map[string]feed.Source{changed: p}, Alarms: s.Alarms,
 	}
 	if s.Backend != nil {
+		s.DB.Listen(topic, s.wake)
+		s.Groups.OnWaiting(s.wake)
 		m.Background = []module.Loop{{Name: "dedicated endpoints", Run: func(ctx context.Context) { s.loop(ctx, d.Serving) }}}
 	}
 	return m

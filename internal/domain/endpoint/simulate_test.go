@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/serving"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -196,7 +197,7 @@ func (s *simulation) check() {
 	spent, err := db.One[money.Nano](s.t.Context(), s.DB.In(dbtest.Mine),
 		`SELECT CAST(COALESCE(SUM(spent), 0) AS BIGINT) FROM named_holds WHERE workspace_id = $1`)
 	s.ok(err)
-	if free := s.funds.Free(dbtest.Mine); free != s.credit-spent {
+	if free := wallettest.Free(s.t, s.wallets, dbtest.Mine); free != s.credit-spent {
 		s.t.Errorf("the wallet has %s free of %s, and %s were spent", free, s.credit, spent)
 	}
 	s.t.Logf("%d engines, %d seconds charged, $%s spent", len(s.lives), total, spent)

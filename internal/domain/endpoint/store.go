@@ -135,7 +135,7 @@ func readActive(ctx context.Context, d *db.DB) ([]record, error) {
 }
 
 const lifeColumns = `workspace_id, endpoint_id, id, started_at, ready_at, seen_at, drain_at, ended_at, billed, charges, due,
-	due_hold, settled FROM endpoint_replicas`
+	due_hold, due_node, settled FROM endpoint_replicas`
 
 // readLives reads the lives of an endpoint's engines, the oldest first.
 func readLives(ctx context.Context, in db.Scoped, endpointID string) ([]life, error) {
@@ -152,7 +152,7 @@ func writeLives(ctx context.Context, in db.Scoped, all []life) error {
 	for i, l := range all {
 		rows[i] = []any{
 			l.Workspace, l.EndpointID, l.ID, l.StartedAt, l.ReadyAt, l.SeenAt, l.DrainAt, l.EndedAt, l.Billed, l.Charges, l.Due,
-			l.DueHold, l.Settled,
+			l.DueHold, l.DueNode, l.Settled,
 		}
 	}
 	if len(rows) == 0 {
@@ -160,7 +160,7 @@ func writeLives(ctx context.Context, in db.Scoped, all []life) error {
 	}
 	if err := db.Upsert(ctx, in.Across("rows name their workspace"), "endpoint_replicas", []string{
 		"workspace_id", "endpoint_id", "id", "started_at", "ready_at", "seen_at", "drain_at", "ended_at", "billed", "charges",
-		"due", "due_hold", "settled",
+		"due", "due_hold", "due_node", "settled",
 	}, 3, rows); err != nil {
 		return fmt.Errorf("write the engines of an endpoint: %w", err)
 	}

@@ -33,10 +33,26 @@ func (s *Store) loop(ctx context.Context, serves func() error) {
 		if serves() != nil {
 			continue
 		}
-		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
+		if err := s.round(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Warn("cannot look after all dedicated endpoints; it is tried again", "err", err)
 		}
 	}
+}
+
+// round looks at all endpoints, if this node leads the engines. Otherwise it gives up the charges that it has begun.
+func (s *Store) round(ctx context.Context) error {
+	term, leads, err := s.Groups.Leads(ctx)
+	if err != nil {
+		return fmt.Errorf("learn who leads the engines: %w", err)
+	}
+	if !leads {
+		return s.handBack(ctx)
+	}
+	s.term = term
+	if err := s.Groups.Refresh(ctx); err != nil {
+		return err
+	}
+	return s.reconcile(ctx)
 }
 
 // wake asks for a look at all endpoints. It does not block.
@@ -118,7 +134,10 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 		s.release(&next)
 	}
 	if do.gone {
-		return s.Feed.Change(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) })
+		if err := s.Groups.Drop(ctx, next.deployment()); err != nil {
+			return err
+		}
+		return s.Feed.Change(ctx, s.fenced(ctx, func(tx *db.Tx) error { return s.remove(ctx, tx, &next) }))
 	}
 	if err := s.act(ctx, &next, d, do); err != nil {
 		return err
@@ -134,15 +153,14 @@ func (s *Store) step(ctx context.Context, e *record, d *serving.Deployment) erro
 	stopped.Status = Stopping
 	stopped.problem(codeBalance, "the wallet cannot pay for the engines any longer", nil)
 	defer s.wake()
-	return s.Feed.Change(ctx, func(tx *db.Tx) error { return s.change(ctx, tx, &next, &stopped) })
+	return s.Feed.Change(ctx, s.fenced(ctx, func(tx *db.Tx) error { return s.change(ctx, tx, &next, &stopped) }))
 }
 
 // look reads what is known of an endpoint's engines beside their lives.
 func (s *Store) look(ctx context.Context, e *record, d *serving.Deployment) facts {
-	f := facts{now: s.now(), ready: map[string]bool{}, asked: map[string]bool{}, busy: func(string) int { return 0 }}
-	if g := s.Registry.Find(e.deployment()); g != nil {
-		f.use, f.busy = g.Use(), g.Busy
-	}
+	f := facts{now: s.now(), ready: map[string]bool{}, asked: map[string]bool{}}
+	f.use = s.Groups.Use(e.deployment())
+	f.busy = func(id string) int { return s.Groups.Busy(e.deployment(), id) }
 	if d != nil {
 		f.listed, f.problem = true, d.Problem
 		for _, r := range d.Replicas {
@@ -188,7 +206,7 @@ func (s *Store) storeWith(
 		return *before, nil
 	}
 	made := next
-	err := s.Feed.Change(ctx, func(tx *db.Tx) error {
+	err := s.Feed.Change(ctx, s.fenced(ctx, func(tx *db.Tx) error {
 		made = next
 		if d > 0 {
 			if err := s.openHold(ctx, tx, &made, made.most(d)); err != nil {
@@ -205,7 +223,7 @@ func (s *Store) storeWith(
 			return err
 		}
 		return s.change(ctx, tx, before, &made)
-	})
+	}))
 	made.Revision++
 	s.wake() // there may be more to do
 	return made, err
@@ -272,7 +290,9 @@ func (s *Store) forget(ctx context.Context, e *record, lives []life, f facts) er
 
 // act makes what runs what was decided.
 func (s *Store) act(ctx context.Context, e *record, d *serving.Deployment, do plan) error {
-	s.serve(e, d, do.serve)
+	if err := s.serve(ctx, e, d, do.serve); err != nil {
+		return err
+	}
 	if d != nil {
 		for _, r := range d.Replicas {
 			if r.Phase == serving.Ended { // its end is stored
@@ -316,12 +336,8 @@ func running(d *serving.Deployment) (n int) {
 	return n
 }
 
-// serve gives the data plane the replicas that answer.
-func (s *Store) serve(e *record, d *serving.Deployment, ids []string) {
-	g := s.Registry.Find(e.deployment())
-	if g == nil {
-		return
-	}
+// serve gives the data planes of all nodes the replicas that answer.
+func (s *Store) serve(ctx context.Context, e *record, d *serving.Deployment, ids []string) error {
 	var all []engines.Replica
 	for _, one := range ids {
 		for _, r := range d.Replicas {
@@ -330,10 +346,7 @@ func (s *Store) serve(e *record, d *serving.Deployment, ids []string) {
 			}
 		}
 	}
-	g.Set(all)
-	if why := e.refusal(); why != nil {
-		g.Fail(why)
-	}
+	return s.Groups.Set(ctx, e.deployment(), all, e.refusal())
 }
 
 // retryLater is when a caller of an endpoint that does not serve may try again.

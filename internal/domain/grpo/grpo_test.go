@@ -23,6 +23,7 @@ import (
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/live"
 	"sovereign/internal/net/netguard"
@@ -241,7 +242,7 @@ func (f *fixture) get(id string) Run {
 func TestARunIsScoredByItsSessionAndEndsAsACandidate(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		made := f.start()
-		if held := f.wallets.Show(dbtest.Mine).Held; held != 10*money.Dollar {
+		if held := wallettest.Shown(f.t, f.wallets, dbtest.Mine).Held; held != 10*money.Dollar {
 			t.Errorf("%s are held", held)
 		}
 		lease := f.lease()
@@ -399,7 +400,7 @@ func TestARunThatCannotBeginHoldsNothing(t *testing.T) {
 			if _, err := f.Create(t.Context(), dbtest.Mine, dbtest.Ann, in); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("want %q, got %v", want, err)
 			}
-			if held := f.wallets.Show(dbtest.Mine).Held; held != 0 {
+			if held := wallettest.Shown(f.t, f.wallets, dbtest.Mine).Held; held != 0 {
 				t.Errorf("%s: %s are held", want, held)
 			}
 		}

@@ -188,7 +188,7 @@ func (s *Store) resumeReleased(ctx context.Context) error {
 	return nil
 }
 
-// watch resumes released runs, and evaluates candidates, until ctx ends.
+// watch resumes released runs, and evaluates candidates, until ctx ends. One node does it for all.
 func (s *Store) watch(ctx context.Context, serving func() error) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -199,6 +199,9 @@ func (s *Store) watch(ctx context.Context, serving func() error) {
 		case <-tick.C:
 		}
 		if serving() != nil {
+			continue
+		}
+		if leads, err := s.Train.Leads(ctx); err != nil || !leads {
 			continue
 		}
 		if err := s.resumeReleased(ctx); err != nil && ctx.Err() == nil {

@@ -73,7 +73,8 @@ const maxBalanceWaits = 300 // for other questions to release what they hold
 // catalog, the run has ended. Every other problem is an answer with a failure. A named hold that cannot cover the
 // question is an *infer.HoldSpent, at once.
 //
-// The same question at the same time is asked once. A stored assessment answers every later question of the workspace.
+// The same question at the same time is asked once by a server. If two servers ask it at the same time, one answer is stored
+// and charged. A stored assessment answers every later question of the workspace.
 // A stored failure answers later questions of the same origin; between calibrations it is shared as well, because a
 // judge must not improve by being calibrated again until its failures are gone.
 func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, error) {
@@ -95,6 +96,12 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 		answer, err = c.askOnce(ctx, ws, q, structured, digest[:])
 		return err
 	})
+	if errors.Is(err, errAnswered) {
+		known, ok, reading := c.store.answer(ctx, ws, digest[:], q.Origin, q.Fresh)
+		if ok || reading != nil {
+			return known, reading
+		}
+	}
 	if err != nil || failure != "" {
 		return Answer{Failure: failure}, err
 	}

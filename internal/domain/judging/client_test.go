@@ -204,3 +204,42 @@ func TestAHoldThatIsSpentIsReportedAtOnce(t *testing.T) {
 		group.Wait()
 	})
 }
+
+// Two servers may ask the same question at the same time, when one takes over from another that lives after all. One answer
+// is stored and charged, and both have it.
+func TestTwoServersThatAskTheSameQuestionPayForOneAnswer(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		reached, hold := judgingtest.NewGate(t), judgingtest.NewGate(t)
+		var calls atomic.Int64
+		e.Models.Do(func(int, *infer.Request) (string, error) {
+			if calls.Add(1) == 1 {
+				reached.Open()
+				hold.Wait()
+				return judgingtest.Assessment(judge.Fail, 0.25), nil
+			}
+			return judgingtest.Assessment(judge.Pass, 1), nil
+		})
+		other := judging.NewClient(e.DB, e.Models)
+		told := &judge.Instructions{Rubric: c.Rubric, Scale: c.Scale, Threshold: c.PassThreshold}
+		q := &judging.Question{CriterionID: c.ID, Origin: "scan_1", Model: judgingtest.Model, Instructions: told, Subject: &judge.Subject{Steps: []judge.Step{judgingtest.Exchange(1)}}}
+		paid := e.Models.Paid()
+		var slow sync.WaitGroup
+		slow.Go(func() {
+			got, err := e.Judges.Ask(t.Context(), mine, q)
+			if err != nil || got.Verdict != judge.Pass || got.Cost != 0 {
+				t.Errorf("the one that is late: %+v %v", got, err)
+			}
+		})
+		reached.Wait()
+		got, err := other.Ask(t.Context(), mine, q)
+		if err != nil || got.Verdict != judge.Pass || got.Cost != judgingtest.Price {
+			t.Errorf("%+v %v", got, err)
+		}
+		hold.Open()
+		slow.Wait()
+		if cost := e.Models.Paid() - paid; cost != judgingtest.Price || calls.Load() != 2 {
+			t.Errorf("%s are paid for %d calls", cost, calls.Load())
+		}
+	})
+}

@@ -2,7 +2,9 @@ package judging
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -34,9 +36,7 @@ func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin s
 	if err != nil {
 		return found, false, fmt.Errorf("read a stored answer: %w", err)
 	}
-	calibrations := r != nil && id.Has(CalibrationPrefix, origin) && id.Has(CalibrationPrefix, r.Origin)
-	shared := r != nil && !fresh && (r.Failure == "" || calibrations)
-	if r == nil || r.Origin != origin && !shared {
+	if r == nil || !answers(r.Origin, r.Failure, origin, fresh) {
 		return found, false, nil
 	}
 	found = Answer{Failure: r.Failure, RequestID: r.RequestID, stored: true}
@@ -47,6 +47,15 @@ func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin s
 	}
 	return found, true, nil
 }
+
+// answers reports whether a stored answer to a question also answers it for another origin.
+func answers(stored, failure, origin string, fresh bool) bool {
+	calibrations := id.Has(CalibrationPrefix, origin) && id.Has(CalibrationPrefix, stored)
+	return stored == origin || !fresh && (failure == "" || calibrations)
+}
+
+// errAnswered says that another server has stored an answer to the question meanwhile. This one is not charged.
+var errAnswered = errors.New("another server has the answer")
 
 // A savedAnswer is an answer to be stored.
 type savedAnswer struct {
@@ -64,8 +73,13 @@ func (s store) saveAnswer(ws tenant.ID, q *Question, digest []byte, a *Answer) e
 	return nil
 }
 
-// saveAnswers stores answers to different questions.
+// saveAnswers stores answers to different questions. It fails with errAnswered when one of them has an answer that serves,
+// of another request.
 func saveAnswers(ctx context.Context, tx *db.Tx, all []savedAnswer) error {
+	across := tx.Across("answers of several runs are stored together")
+	if err := checkAnswers(ctx, across, all); err != nil {
+		return err
+	}
 	columns := []string{
 		"workspace_id", "question", "criterion_id", "origin", "request_id", "opinion", "failure", "cost", "created_at",
 		"expires_at",
@@ -81,7 +95,37 @@ func saveAnswers(ctx context.Context, tx *db.Tx, all []savedAnswer) error {
 			Storable(s.answer.Failure), s.answer.Cost, clock.Now(), s.asked.ExpiresAt,
 		}
 	}
-	return db.Upsert(ctx, tx.Across("answers of several runs are stored together"), "judge_answers", columns, 2, rows)
+	return db.Upsert(ctx, across, "judge_answers", columns, 2, rows)
+}
+
+// checkAnswers reads what is stored of the questions of some answers, in one statement.
+func checkAnswers(ctx context.Context, across db.Scoped, all []savedAnswer) error {
+	var where []string
+	var args []any
+	asked := map[string]*savedAnswer{}
+	for i := range all {
+		s := &all[i]
+		args = append(args, s.ws, s.digest)
+		where = append(where, fmt.Sprintf("workspace_id = $%d AND question = $%d", len(args)-1, len(args)))
+		asked[string(s.ws)+string(s.digest)] = s
+	}
+	type row struct {
+		WorkspaceID                tenant.ID
+		Question                   []byte
+		Origin, RequestID, Failure string
+	}
+	stored, err := db.Query[row](ctx, across, `
+		SELECT workspace_id, question, origin, request_id, failure FROM judge_answers WHERE `+strings.Join(where, " OR "), args...)
+	if err != nil {
+		return fmt.Errorf("read stored answers: %w", err)
+	}
+	for _, r := range stored {
+		s := asked[string(r.WorkspaceID)+string(r.Question)]
+		if r.RequestID != s.answer.RequestID && answers(r.Origin, r.Failure, s.asked.Origin, s.asked.Fresh) {
+			return errAnswered
+		}
+	}
+	return nil
 }
 
 // Resume returns the budget of a run that may have run before. It counts every answer that the run has paid for in the

@@ -5,14 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/capture"
+	"sovereign/internal/store/cluster"
 	"sovereign/internal/store/db"
 )
 
@@ -57,10 +61,11 @@ func pageOf(seq int64) int64 { return seq - seq%pageSize }
 const ofSplit = `FROM canary_draws WHERE workspace_id = $1 AND alias = $2 AND epoch = $3`
 
 // DrawSources lists the sources of an alias's epoch from one on, in the order of their start. A source numbers draws:
-// it is a process from its start to its end, or until its spool lost a record. All but the last have ended, and all
-// that they left is in the table. A number that is missing in one of those is lost; one that is missing in the last
-// source belongs to a request that may still run, unless a draw after it is old. Read the sources first, and then their
-// draws.
+// it is a process from its start to its end, or until its spool lost a record or its node's life ended. Of each node all
+// but the last have ended. A number that is missing in one of those, or in a source of a life that is over (DrawnIn), is
+// lost; one that is missing in another belongs to a request that may still run, unless a draw after it is old. Read the
+// lives first, then the sources, and then their draws. What a dead node had not stored comes when it runs again, as higher
+// numbers.
 func (s *Store) DrawSources(ctx context.Context, ws tenant.ID, alias, epoch, from string) ([]string, error) {
 	all, err := db.Query[string](ctx, s.db.In(ws), `
 		WITH RECURSIVE sources (source) AS (
@@ -72,6 +77,32 @@ func (s *Store) DrawSources(ctx context.Context, ws tenant.ID, alias, epoch, fro
 		return nil, fmt.Errorf("read the sources of %s's draws: %w", alias, err)
 	}
 	return all, nil
+}
+
+// DrawnIn returns the life in which a source began: the zero life for a source of the only server.
+func DrawnIn(source string) cluster.Life {
+	_, life, _ := strings.Cut(source, ".")
+	node, epoch, _ := strings.Cut(life, ".")
+	n, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return cluster.Life{}
+	}
+	return cluster.Life{Node: node, Epoch: n}
+}
+
+// NameLife names a life as the sources of draws do; "" for the zero life.
+func NameLife(l cluster.Life) string {
+	if l == (cluster.Life{}) {
+		return ""
+	}
+	return l.Node + "." + strconv.FormatInt(l.Epoch, 10)
+}
+
+// SourceBegan returns when a source gave its first number.
+func SourceBegan(source string) clock.Time {
+	name, _, _ := strings.Cut(source, ".")
+	at, _ := id.Born("src", name)
+	return clock.Of(at)
 }
 
 // Draws lists the draws of a source with a number above afterSeq, in order, at most so many.

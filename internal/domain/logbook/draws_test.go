@@ -12,10 +12,12 @@ import (
 	"pgregory.net/rapid"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/id"
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/capture"
+	"sovereign/internal/store/cluster"
 	"sovereign/internal/store/db"
 )
 
@@ -99,6 +101,32 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 		got, draw := drawsOf(t, d, "src_b", 6, 1)[0], drawAt(now+7, "src_b", 7)
 		if want := (CanaryDraw{7, 3, draw.At, draw.Expires, draw.Request, live.CanaryArm, "p/m", outcome.Answered, 1500 * time.Microsecond, 42, draw.Question}); got != want {
 			t.Errorf("%+v; want %+v", got, want)
+		}
+	})
+}
+
+// Sources of several nodes are listed in the order of their start, and each names its life.
+func TestTheSourcesOfSeveralNodesNameTheirLives(t *testing.T) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		c, now := newIngester(t, d), clock.Now()
+		lives := []cluster.Life{{Node: "jrn_b", Epoch: 12}, {Node: "jrn_a", Epoch: 3}, {}}
+		var want []string
+		for i, life := range lives {
+			source := id.At("src", now.Add(time.Duration(i)*time.Second).Std())
+			if name := NameLife(life); name != "" {
+				source += "." + name
+			}
+			want = append(want, source)
+			ingestDraws(t, c, drawAt(now, source, 1))
+		}
+		got := sourcesOf(t, d, home, "fast", "ep_1")
+		if !cmp.Equal(got, want) {
+			t.Fatalf("%v; want %v", got, want)
+		}
+		for i, source := range got {
+			if DrawnIn(source) != lives[i] || SourceBegan(source) != now.Add(time.Duration(i)*time.Second) || len(drawsOf(t, d, source, 0, 9)) != 1 {
+				t.Errorf("%s is of %v from %v on", source, DrawnIn(source), SourceBegan(source))
+			}
 		}
 	})
 }

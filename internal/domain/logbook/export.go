@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
@@ -16,7 +17,7 @@ import (
 const MaxExport = 10_000
 
 // An Export is the newest matching exchanges; those that are turns of one conversation are folded into one example.
-// It holds the times of the rows, and none of their text.
+// It holds the keys of the rows, and none of their text.
 type Export struct {
 	Count   int  // examples
 	Scanned int  // exchanges that were read
@@ -24,7 +25,7 @@ type Export struct {
 
 	q      *query
 	places []fold.Position
-	times  []clock.Time
+	keys   []rowKey
 }
 
 // Export finds the newest MaxExport rows of some filters and folds them.
@@ -40,15 +41,15 @@ func (s *Store) export(ctx context.Context, ws tenant.ID, f *Filters, most int) 
 		}
 		var failed error
 		e.places = fold.Leaves(func(yield func(fold.Chain) bool) { // Leaves iterates twice
-			if e.times, e.Capped = e.times[:0], false; failed != nil {
+			if e.keys, e.Capped = e.keys[:0], false; failed != nil {
 				return
 			}
-			failed = errors.Join(failed, e.q.page(ctx, "at, chain", most+1, 0, func(r *logRow) bool {
-				if len(e.times) == most {
+			failed = errors.Join(failed, e.q.page(ctx, "at, id, chain", most+1, 0, func(r *logRow) bool {
+				if len(e.keys) == most {
 					e.Capped = true
 					return false
 				}
-				e.times = append(e.times, r.At)
+				e.keys = append(e.keys, rowKey{r.At, r.ID})
 				chain, _ := fold.Parse(r.Chain) // a chain of another release folds with no other
 				return yield(chain)
 			}))
@@ -58,7 +59,7 @@ func (s *Store) export(ctx context.Context, ws tenant.ID, f *Filters, most int) 
 	if err != nil {
 		return nil, err
 	}
-	e.q.in, e.Scanned = s.db.In(ws), len(e.times)
+	e.q.in, e.Scanned = s.db.In(ws), len(e.keys)
 	for _, p := range e.places {
 		if p.Leaf {
 			e.Count++
@@ -75,17 +76,19 @@ const exportBatch = 50
 func (e *Export) Write(ctx context.Context, to io.Writer) error {
 	out := bufio.NewWriterSize(to, 64<<10)
 	var line []byte
-	for from := 0; from < len(e.times); from += exportBatch {
-		until := min(from+exportBatch, len(e.times))
+	for from := 0; from < len(e.keys); from += exportBatch {
+		until := min(from+exportBatch, len(e.keys))
 		part := *e.q
-		part.from, part.to = e.times[until-1], e.times[from]+1
-		at := from
+		part.from, part.to = e.keys[until-1].At, e.keys[from].At+1
+		places := make(map[rowKey]int, until-from)
+		for i, key := range e.keys[from:until] {
+			places[key] = from + i
+		}
 		var failed error
-		err := part.page(ctx, "at, response, tools, messages", exportBatch, 0, func(r *logRow) bool {
-			for at < until && e.times[at] > r.At {
-				at++
-			}
-			if at == until || e.times[at] != r.At || !e.places[at].Leaf {
+		// More rows may be in this range: of the same times, or ingested meanwhile by another server.
+		err := part.page(ctx, "at, id, response, tools, messages", math.MaxInt32, 0, func(r *logRow) bool {
+			at, found := places[rowKey{r.At, r.ID}]
+			if !found || !e.places[at].Leaf {
 				return true
 			}
 			example, err := fold.Example(line[:0], r.Messages, r.Response, r.Tools, e.places[at].Folded > 0)

@@ -28,6 +28,7 @@ type Ingester struct {
 	spool  *spool.Spool
 	source string // the id of the spool's data folder
 	log    *slog.Logger
+	shared bool // other servers may ingest into the same database
 
 	writing       chan struct{} // a mutex that respects contexts; held for one batch, or for a few deletions
 	at            spool.Position
@@ -38,6 +39,8 @@ type Ingester struct {
 	reportedLost  int64      // lost rows that were logged already
 	nextExpiry    clock.Time // no row expires before; zero when unknown
 	inserted      []tailed   // by the transaction that runs, while somebody listens
+
+	cursors map[string]sourceCursor // of all servers, when tailOthers read them last; nil while nobody listens
 
 	read     func([]byte) (*capture.Row, error) // capture.Parse, except in tests
 	setAside atomic.Int64                       // records that could not be read or stored
@@ -86,9 +89,10 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 
 // NewIngester returns an ingester of s, the spool of source, into d.
 func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
+	shared := d != nil && d.Engine == db.Postgres
 	return &Ingester{
 		db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1),
-		written: make(chan struct{}, 1), read: capture.Parse,
+		written: make(chan struct{}, 1), read: capture.Parse, shared: shared, Tail: Tail{shared: shared},
 	}
 }
 
@@ -121,6 +125,7 @@ func (c *Ingester) Run(ctx context.Context) {
 		{deleteEvery, nil, c.deleteExpiredWhenDue, "expired logged rows cannot be deleted"},
 		{checkpointEvery, c.written, c.emptySpool, "the spool cannot be emptied"},
 		{alarmEvery, nil, c.reportLost, "the spool cannot be synced"},
+		{tailOthersEvery, nil, c.tailOthers, "live tails miss what other servers ingest"},
 	} {
 		tasks.Go(func() { c.repeat(ctx, task.every, task.after, task.do, task.failure) })
 	}

@@ -554,7 +554,7 @@ func TestTheNextExpiryIsKnownWithoutAQuery(t *testing.T) {
 			t.Errorf("asked again at %v, %v", ingester.nextExpiry, err)
 		}
 		row := rowAt(t, now, `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
-		row.Expires = now.Add(time.Minute)
+		row.Expires = now.Add(2 * time.Second)
 		ingester.spool.Append(row.Append(nil))
 		if err := ingester.Ingest(ctx); err != nil || ingester.nextExpiry != row.Expires {
 			t.Errorf("after a row until %v: %v, %v", row.Expires, ingester.nextExpiry, err)

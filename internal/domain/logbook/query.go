@@ -177,21 +177,81 @@ func (q *query) page(ctx context.Context, columns string, limit, offset int, eac
 			}
 		}
 	}
+	return q.read(ctx, columns, to, limit, offset, each)
+}
+
+// A pickedRow is a row of a time that is on a page, which holds so many rows of that time: perhaps not all.
+type pickedRow struct {
+	logRow
+	Picks int
+}
+
+// read reads the rows before a time, newest first, and by id where they share a time. The times of a page are found
+// along an index, which does not hold the ids. Of the first and the last time, the page may hold a part of the rows.
+func (q *query) read(
+	ctx context.Context, columns string, to clock.Time, limit, offset int, each func(*logRow) bool,
+) error {
 	condition, args := q.where(q.from, to)
 	args = append(args, q.now, limit, offset)
 	n := len(args) + 1
+	var matches strings.Builder
+	for i := range q.facets {
+		args = q.facets[i].where(&matches, false, args, 2)
+	}
 	text := fmt.Sprintf(`
-		SELECT %s FROM (SELECT at AS picked FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC LIMIT $%d OFFSET $%d) page
-		CROSS JOIN log_rows WHERE workspace_id = $1 AND at = picked ORDER BY picked DESC`, columns, condition, n-2, n-1, n)
-	for row, err := range db.Rows[logRow](ctx, q.in, text, args...) {
-		if err != nil {
+		SELECT %s, picks FROM (
+			SELECT picked, COUNT(*) AS picks FROM (
+				SELECT at AS picked FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC LIMIT $%d OFFSET $%d) times
+			GROUP BY picked ORDER BY picked DESC) page
+		CROSS JOIN log_rows WHERE workspace_id = $1 AND at = picked%s AND expires_at > $%[3]d ORDER BY picked DESC, id DESC`,
+		columns, condition, n-2, n-1, n, matches.String())
+	var first []pickedRow // all rows of the first time, if an earlier page may hold some of them
+	at, taken := never, 0
+	for row, err := range db.Rows[pickedRow](ctx, q.in, text, args...) {
+		switch {
+		case err != nil:
 			return fmt.Errorf("read logged rows: %w", err)
+		case offset > 0 && (len(first) == 0 || row.At == first[0].At):
+			first = append(first, row)
+			continue
+		case at == never && len(first) > 0 && !eachOf(first[len(first)-first[0].Picks:], each):
+			return nil
+		case row.At != at:
+			at, taken = row.At, 0
 		}
-		if !each(&row) {
+		if taken++; taken <= row.Picks && !each(&row.logRow) {
 			return nil
 		}
 	}
-	return nil
+	if at != never || len(first) == 0 {
+		return nil
+	}
+	first, err := q.within(ctx, first, to, offset)
+	eachOf(first, each)
+	return err
+}
+
+func eachOf(rows []pickedRow, each func(*logRow) bool) bool {
+	for i := range rows {
+		if !each(&rows[i].logRow) {
+			return false
+		}
+	}
+	return true
+}
+
+// within returns those rows of a time that are on a page on which all rows have this time.
+func (q *query) within(ctx context.Context, rows []pickedRow, to clock.Time, offset int) ([]pickedRow, error) {
+	picks := rows[0].Picks
+	if picks == len(rows) {
+		return rows, nil
+	}
+	newer, err := q.countRows(ctx, rows[0].At+1, to, true)
+	if err != nil {
+		return nil, err
+	}
+	from := min(max(0, offset-int(newer)), len(rows)-picks)
+	return rows[from : from+picks], nil
 }
 
 // skip skips whole hours by their counts. It returns the time before which the page begins, and how many rows are

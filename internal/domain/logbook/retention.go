@@ -17,9 +17,15 @@ const (
 	deletePause = 10 * time.Millisecond
 )
 
+// How often the next expiry is queried although it is known. Where servers share the database, another may have
+// ingested rows that expire earlier, and have ended since: nobody else would delete them in time.
+const (
+	lookAgain       = time.Minute
+	lookAgainShared = 5 * time.Second
+)
+
 // deleteExpiredWhenDue calls DeleteExpired when some row has expired. It knows the next expiry without a query: only
-// ingested rows make it earlier. It still queries once a minute, because another server may have ingested rows while
-// it held the database.
+// ingested rows make it earlier. It still queries from time to time, because other servers ingest rows too.
 func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
 	if err := c.acquire(ctx); err != nil {
 		return err
@@ -29,18 +35,28 @@ func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
 	if now < over {
 		return nil
 	}
-	if _, err := c.DeleteExpired(ctx, now); err != nil {
+	over, err := firstExpiry(ctx, c.db)
+	if err != nil {
 		return err
+	}
+	if over <= now {
+		if _, err := c.DeleteExpired(ctx, now); err != nil {
+			return err
+		}
 	}
 	if err := c.acquire(ctx); err != nil { // or a row that is ingested meanwhile would be missed
 		return err
 	}
 	defer c.release()
-	over, err := firstExpiry(ctx, c.db)
-	if err == nil {
-		c.nextExpiry = min(over, now.Add(time.Minute))
+	if over, err = firstExpiry(ctx, c.db); err != nil {
+		return err
 	}
-	return err
+	again := lookAgain
+	if c.shared {
+		again = lookAgainShared
+	}
+	c.nextExpiry = min(over, now.Add(again))
+	return nil
 }
 
 // DeleteExpired deletes the expired rows, a few per transaction, and returns how many. They cannot be read before

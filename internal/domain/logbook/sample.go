@@ -113,7 +113,8 @@ func (s *Store) Request(
 	ctx context.Context, ws tenant.ID, requestID string,
 ) (step judge.Step, trace string, err error) {
 	row, err := db.Maybe[Drawn](ctx, s.db.In(ws), `
-		SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND request_id = $2 AND expires_at > $3 ORDER BY at LIMIT 1`, requestID, clock.Now())
+		SELECT `+drawnColumns+` FROM log_rows
+		WHERE workspace_id = $1 AND request_id = $2 AND expires_at > $3 ORDER BY at, id LIMIT 1`, requestID, clock.Now())
 	switch {
 	case err != nil:
 		return step, "", fmt.Errorf("read the exchange of %s: %w", requestID, err)

@@ -119,19 +119,22 @@ func (s *Scan) at(which []int) []rowKey {
 // scanBatch is how many rows one statement reads.
 const scanBatch = 32
 
-// scanCondition is the condition that finds a batch; its text is constant.
-var scanCondition = func() string {
+// scanPlaces are the places of a batch's arguments, from $2 on; the text is constant.
+var scanPlaces = func() string {
 	places := make([]string, scanBatch)
 	for i := range places {
 		places[i] = fmt.Sprintf("$%d", i+2)
 	}
-	return `workspace_id = $1 AND at IN (` + strings.Join(places, ", ") + `)`
+	return strings.Join(places, ", ")
 }()
+
+// scanCondition is the condition that finds a batch.
+var scanCondition = `workspace_id = $1 AND at IN (` + scanPlaces + `)`
 
 // errVanished reports that a row disappeared within a snapshot.
 var errVanished = errors.New("a logged row is not where it was a moment ago")
 
-// read reads rows by their keys, one at a time. Rows may share a time if the clock went back; the id decides then.
+// read reads rows by their keys, one at a time. Rows of different servers may share a time; the id decides then.
 func (s *Scan) read(ctx context.Context, columns string, marks []rowKey) iter.Seq2[*Exchange, error] {
 	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanCondition + ` ORDER BY at DESC, id DESC`
 	return func(yield func(*Exchange, error) bool) {

@@ -225,7 +225,7 @@ func (s *Store) Trace(
 	size := 0
 	for row, err := range db.Rows[logRow](ctx, in, `
 		SELECT `+storedColumns+` FROM log_rows
-		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at LIMIT $4 OFFSET $5`,
+		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at, id LIMIT $4 OFFSET $5`,
 		id, clock.Now(), limit, offset) {
 		if err != nil {
 			return run, nil, fmt.Errorf("read the steps of trace %s: %w", id, err)
@@ -361,6 +361,43 @@ type family struct {
 // readFamilies reads a workspace's families of prompts.
 func readFamilies(ctx context.Context, in db.Scoped) iter.Seq2[family, error] {
 	return db.Rows[family](ctx, in, `SELECT segment, print FROM log_families WHERE workspace_id = $1`)
+}
+
+// familyNames lists a workspace's families.
+func familyNames(ctx context.Context, in db.Scoped) ([]string, error) {
+	all, err := db.Query[string](ctx, in, `SELECT segment FROM log_families WHERE workspace_id = $1`)
+	if err != nil {
+		return nil, fmt.Errorf("list segments: %w", err)
+	}
+	return all, nil
+}
+
+// familyStored reports whether a family is in the table.
+func familyStored(ctx context.Context, in db.Scoped, name string) (bool, error) {
+	found, err := db.Maybe[string](ctx, in,
+		`SELECT segment FROM log_families WHERE workspace_id = $1 AND segment = $2`, name)
+	if err != nil {
+		return false, fmt.Errorf("find segment %s: %w", name, err)
+	}
+	return found != nil, nil
+}
+
+// readNamedFamilies reads some of a workspace's families.
+func readNamedFamilies(ctx context.Context, in db.Scoped, names []string) iter.Seq2[family, error] {
+	text := `SELECT segment, print FROM log_families WHERE workspace_id = $1 AND segment IN (` + scanPlaces + `)`
+	return func(yield func(family, error) bool) {
+		for batch := range slices.Chunk(names, scanBatch) {
+			args := make([]any, scanBatch)
+			for i := range args {
+				args[i] = batch[min(i, len(batch)-1)]
+			}
+			for r, err := range db.Rows[family](ctx, in, text, args...) {
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
 }
 
 // readSegment returns the family of an exact prompt, or nil when it is not stored.

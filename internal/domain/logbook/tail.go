@@ -2,11 +2,13 @@ package logbook
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/capture"
@@ -24,17 +26,23 @@ const (
 	tailPerSecond     = 200
 )
 
-// A Tail passes ingested rows on to listeners, in this process. Without listeners a batch costs one atomic load.
+// A Tail passes ingested rows on to listeners, in this process: those of its own ingester at once, and those of other
+// servers within about a second. Without listeners a batch costs one atomic load.
 type Tail struct {
-	n   atomic.Int64 // listeners
-	mu  sync.Mutex
-	all map[tenant.ID]map[*Listener]struct{}
+	n      atomic.Int64 // listeners
+	shared bool         // other servers may ingest into the same database
+
+	mu   sync.Mutex
+	all  map[tenant.ID]map[*Listener]struct{}
+	seen seenRows // what was passed on, where shared: this server's rows are found among those of others again
 }
 
 // A tailed row is an ingested row with its segment. It is rendered once, by the first listener that sends it.
 type tailed struct {
 	row     *capture.Row
 	segment string
+	stored  *logRow                      // of another server's row, as it was read from the table
+	unread  bool                         // another server's row, of which only what filters select by was read
 	render  func() (api.Rendered, error) // nil until a listener has it
 }
 
@@ -43,6 +51,7 @@ type Listener struct {
 	tail    *Tail
 	ws      tenant.ID
 	filters Filters
+	since   clock.Time
 	open    func() bool // reports whether the logs may still be read
 	wake    chan struct{}
 
@@ -64,7 +73,9 @@ func (t *Tail) Listen(ws tenant.ID, f Filters, open func() bool) (*Listener, err
 	if t.n.Load() >= tailsInAll || len(t.all[ws]) >= tailsPerWorkspace {
 		return nil, fault.RateLimited.New("too many live tails are open at once: close one").In(10 * time.Second)
 	}
-	l := &Listener{tail: t, ws: ws, filters: f, open: open, wake: make(chan struct{}, 1), room: tailPerSecond}
+	l := &Listener{
+		tail: t, ws: ws, filters: f, since: clock.Now(), open: open, wake: make(chan struct{}, 1), room: tailPerSecond,
+	}
 	if t.all == nil {
 		t.all = map[tenant.ID]map[*Listener]struct{}{}
 	}
@@ -89,16 +100,36 @@ func (l *Listener) Close() {
 	l.tail.n.Add(-1)
 }
 
-// publish passes rows on that were ingested now. It never waits for a listener.
+// publish passes rows on that were ingested now, each once where servers share a database. It never waits for a
+// listener.
 func (t *Tail) publish(rows []tailed, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.shared {
+		rows = t.unseen(rows, now)
+	}
 	for ws, listeners := range t.all {
 		for l := range listeners {
 			l.put(ws, rows, now)
 		}
 	}
 }
+
+// unseen removes the rows that were passed on already, and remembers the others as far as somebody listens.
+func (t *Tail) unseen(rows []tailed, now time.Time) []tailed {
+	return slices.DeleteFunc(rows, func(r tailed) bool {
+		if t.seen.has(r.row.ID) {
+			return true
+		}
+		if len(t.all[r.row.Workspace]) > 0 {
+			t.seen.add(r.row.ID, now)
+		}
+		return false
+	})
+}
+
+// size returns the bytes of a row's texts.
+func (r *tailed) size() int { return len(r.row.Messages) + len(r.row.Response) + len(r.row.Tools) }
 
 // put adds the rows of a workspace that the filters select, as far as there is room.
 func (l *Listener) put(ws tenant.ID, rows []tailed, now time.Time) {
@@ -112,8 +143,8 @@ func (l *Listener) put(ws tenant.ID, rows []tailed, now time.Time) {
 			continue
 		}
 		news = true
-		size := len(r.row.Messages) + len(r.row.Response) + len(r.row.Tools)
-		if l.room == 0 || len(l.rows) >= tailRows || l.bytes+size > tailBytes && len(l.rows) > 0 {
+		size := r.size()
+		if r.unread || l.room == 0 || len(l.rows) >= tailRows || l.bytes+size > tailBytes && len(l.rows) > 0 {
 			l.dropped++
 			continue
 		}
@@ -197,6 +228,9 @@ func (l *Listener) Over() string {
 
 // shown returns the row as the API lists it.
 func (r *tailed) shown() Row {
+	if r.stored != nil {
+		return r.stored.row()
+	}
 	c := r.row
 	row := logRow{
 		At: c.At, ID: c.ID, ExpiresAt: c.Expires, Model: c.Model, Tag: c.Tag, Segment: r.segment, FinishReason: c.Finish,

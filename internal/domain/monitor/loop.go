@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -117,7 +118,12 @@ func (l *Loop) judgeNew(ctx context.Context, ws tenant.ID, criterionID string) e
 	if c.Monitoring.Filters != nil {
 		filters = *c.Monitoring.Filters
 	}
-	exchanges, err := s.logs.Since(ctx, ws, filters.Filters(), state.Cursor, seenBatch)
+	stored := *filters.Filters()
+	if s.Lag > 0 {
+		until := clock.Now().Add(-s.Lag)
+		stored.End = min(cmp.Or(stored.End, until), until)
+	}
+	exchanges, err := s.logs.Since(ctx, ws, &stored, state.Cursor, seenBatch)
 	if err != nil || len(exchanges) == 0 {
 		return err
 	}
@@ -145,7 +151,7 @@ func (l *Loop) judgeNew(ctx context.Context, ws tenant.ID, criterionID string) e
 	}
 	sampled = slices.DeleteFunc(sampled, func(d logbook.Drawn) bool { _, asked := answers[d.ID]; return !asked })
 	reason, err := s.save(context.WithoutCancel(ctx), ws, &c, &batch{
-		cursor: exchanges[seen-1].At, seen: int64(seen),
+		from: state.Cursor, cursor: exchanges[seen-1].At, seen: int64(seen),
 		sampled: sampled, answers: answers,
 	})
 	if reason != "" {

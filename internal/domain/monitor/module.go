@@ -18,7 +18,7 @@ func Module(s *Store, serving func() error, log *slog.Logger) module.Module {
 	h := &handler{s}
 	return module.Module{
 		Name: "monitors", Routes: h.routes(), Jobs: map[string]job.Work{scans.Name: s.scan}, Sweep: s.sweep,
-		Background: []module.Loop{{Name: "monitors", Run: NewLoop(s, serving, log).Run, CallsModels: true}},
+		Background: []module.Loop{{Name: "monitors", Run: NewLoop(s, serving, log).Run, Once: true, CallsModels: true}},
 	}
 }
 

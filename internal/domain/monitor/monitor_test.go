@@ -1,13 +1,18 @@
 package monitor_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/monitor"
 	"sovereign/internal/grade/judge"
@@ -97,6 +102,82 @@ func TestAMonitorSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 }
 
 // It is tried again every minute, by a process that may be new: people are told once a day.
+// A server asks models, and is held up at its first question.
+type server struct {
+	*judgingtest.Models
+	asked         atomic.Bool
+	reached, hold *judgingtest.Gate
+}
+
+func (s *server) Complete(ctx context.Context, r *infer.Request) (*infer.Answer, error) {
+	if s.asked.CompareAndSwap(false, true) {
+		s.reached.Open()
+		s.hold.Wait()
+	}
+	return s.Models.Complete(ctx, r)
+}
+
+// When the work passes to another server, both may look at the same exchanges for a moment. Each is counted once, and all that
+// was paid is, whichever is first.
+func TestTwoServersThatMonitorAtOnceCountEachExchangeOnce(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		for _, first := range []int{0, 1} {
+			c := e.NewCriterion(t, func(d *criterion.Definition) { // no answer is shared
+				d.Name, d.Rubric = judgingtest.Ptr(fmt.Sprint("polite ", first)), judgingtest.Ptr(fmt.Sprint("It is polite. ", first))
+			})
+			if _, err := e.Monitors.Set(t.Context(), mine, ann, c.ID, criterion.MonitorSettings{Enabled: true, SamplePercent: judgingtest.Ptr(100.0), WindowHours: 1}); err != nil {
+				t.Fatal(err)
+			}
+			all, paid := judgingtest.LogItems(30), e.Models.Paid()
+			var servers [2]*server
+			var looks [2]sync.WaitGroup
+			for i, some := range [][]int{all[:10], all[10:]} { // the second sees all 30
+				e.Log(t, mine, "a", some...)
+				s := &server{Models: e.Models, reached: judgingtest.NewGate(t), hold: judgingtest.NewGate(t)}
+				servers[i] = s
+				store := monitor.NewStore(e.DB, e.Book, e.Logs.Open, judging.NewClient(e.DB, s))
+				looks[i].Go(func() {
+					monitor.NewLoop(store, func() error { return nil }, judgingtest.Quiet).Poll(t.Context())
+				})
+				s.reached.Wait()
+			}
+			for _, i := range []int{first, 1 - first} {
+				servers[i].hold.Open()
+				looks[i].Wait()
+			}
+			monitor.NewLoop(e.Monitors, func() error { return nil }, judgingtest.Quiet).Poll(t.Context())
+			if m := read(t, e, c.ID); m.Seen != 30 || m.Rates.N != 30 || m.Cost != e.Models.Paid()-paid || m.Cost != 30*judgingtest.Price {
+				t.Errorf("the first to end is %d; paid %s: %s", first, e.Models.Paid()-paid, judgingtest.JSON(t, m))
+			}
+			if _, err := e.Monitors.Set(t.Context(), mine, ann, c.ID, criterion.MonitorSettings{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Other servers store what they log a little later: an exchange is looked at when they have.
+func TestAMonitorOfSeveralServersLooksAtWhatAllHaveStored(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		if _, err := e.Monitors.Set(t.Context(), mine, ann, c.ID, criterion.MonitorSettings{Enabled: true, SamplePercent: judgingtest.Ptr(100.0), WindowHours: 1}); err != nil {
+			t.Fatal(err)
+		}
+		g := monitor.NewLoop(e.Monitors, func() error { return nil }, judgingtest.Quiet)
+		e.Log(t, mine, "a", judgingtest.LogItems(5)...)
+		e.Monitors.Lag = time.Hour
+		g.Poll(t.Context())
+		if m := read(t, e, c.ID); m.Seen != 0 {
+			t.Errorf("%d are seen that others may still precede", m.Seen)
+		}
+		e.Monitors.Lag = time.Microsecond
+		g.Poll(t.Context())
+		if m := read(t, e, c.ID); m.Seen != 5 {
+			t.Errorf("%d are seen", m.Seen)
+		}
+	})
+}
+
 func TestAJudgeThatCannotMonitorIsToldOfOnceADay(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)

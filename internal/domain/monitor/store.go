@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -21,6 +22,10 @@ import (
 // A Store keeps scans and monitors, and what judges said of logged exchanges. Every change is audited in its own
 // transaction.
 type Store struct {
+	// Lag is how old an exchange must be to be monitored, where several servers store what they log: then the others have
+	// stored theirs of that time too. Zero for the only server.
+	Lag time.Duration
+
 	db     *db.DB
 	logs   Logs
 	open   func(context.Context, tenant.ID) error
@@ -387,10 +392,26 @@ func (s *Store) find(ctx context.Context, in db.Scoped, criterionID string) (rec
 
 // A batch is what one look at the logs found.
 type batch struct {
+	from    clock.Time // where the look began
 	cursor  clock.Time // the newest exchange that was looked at
 	seen    int64
 	sampled []logbook.Drawn
 	answers map[string]judging.Answer
+}
+
+// cost is what was paid for the answers.
+func (b *batch) cost() (sum money.Nano) {
+	for _, a := range b.answers {
+		sum += a.Cost
+	}
+	return sum
+}
+
+// addCost counts answers that were paid and are not counted otherwise.
+func addCost(ctx context.Context, in db.Scoped, criterionID string, cost money.Nano) error {
+	_, err := db.Exec(ctx, in, `UPDATE monitors SET cost = cost + $3, spent = spent + $3
+		WHERE workspace_id = $1 AND criterion_id = $2`, criterionID, cost)
+	return err
 }
 
 // save counts a batch, and raises the alert if there is reason to. It returns the alert's reason, or "".
@@ -402,8 +423,8 @@ func (s *Store) save(ctx context.Context, ws tenant.ID, c *criterion.Criterion, 
 		if err != nil {
 			return err
 		}
-		if r.Cursor >= b.cursor {
-			return nil // the settings were changed meanwhile
+		if r.Cursor != b.from {
+			return addCost(ctx, in, c.ID, b.cost()) // the settings were changed, or another node has counted meanwhile
 		}
 		now := clock.Now()
 		if r.windowOver(c, now) {

@@ -13,7 +13,8 @@ import (
 	"sovereign/internal/store/notice"
 )
 
-// A Loop delivers what is in the outbox, and looks for wallets that are low and budgets that are reached.
+// A Loop delivers what is in the outbox, and looks for wallets that are low: one node does that for all. Each node looks
+// for the budgets that were reached there.
 type Loop struct {
 	store     *Store
 	watch     *watch
@@ -66,6 +67,26 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 		if l.serving() == nil {
 			_ = panics.Call(l.log, "delivering notices", func() error { l.Poll(ctx, &working); return nil })
+		}
+	}
+}
+
+// watchBudgets tells of budgets that were reached on this node, until ctx ends.
+func (l *Loop) watchBudgets(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if l.serving() != nil {
+			continue
+		}
+		err := panics.Call(l.log, "looking at budgets", func() error { return l.watch.reached(ctx) })
+		if err != nil && ctx.Err() == nil {
+			l.log.Warn("a reached budget cannot be told of now", "err", err)
 		}
 	}
 }

@@ -22,6 +22,9 @@ func Module(d Deps) module.Module {
 	h, l := &handler{d.Store}, newLoop(d)
 	return module.Module{
 		Name: "notifications", Routes: h.routes(), Sweep: d.Store.Sweep,
-		Background: []module.Loop{{Name: "deliver notices", Run: l.Run}},
+		Background: []module.Loop{
+			{Name: "deliver notices", Run: l.Run, Once: true},
+			{Name: "tell of reached budgets", Run: l.watchBudgets},
+		},
 	}
 }

@@ -127,6 +127,9 @@ func (f *fixture) add(ws tenant.ID, kind notice.Kind, title string) {
 func (f *fixture) poll() {
 	f.t.Helper()
 	var working sync.WaitGroup
+	if err := f.loop.watch.reached(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
 	f.loop.Poll(f.t.Context(), &working)
 	working.Wait()
 }

@@ -26,8 +26,8 @@ type watch struct {
 	owed    []meter.Reached        // that could not be stored yet; belongs to the loop
 }
 
-// look adds a notice for each wallet that has become low, and each budget that was reached.
-func (w *watch) look(ctx context.Context) error {
+// reached adds a notice for each budget that could not cover a request of this node.
+func (w *watch) reached(ctx context.Context) error {
 	if w.budgets != nil {
 		w.owed = append(w.owed, w.budgets()...)
 	}
@@ -37,6 +37,11 @@ func (w *watch) look(ctx context.Context) error {
 		}
 		w.owed = w.owed[1:]
 	}
+	return nil
+}
+
+// look adds a notice for each wallet that has become low.
+func (w *watch) look(ctx context.Context) error {
 	changes := w.store.db.Changes(ctx)
 	if changes == w.seen.Load() {
 		return nil

@@ -211,6 +211,13 @@ func (p *Pool) prepare(ctx context.Context, u *unit, r engines.Replica, model st
 	if model == u.base {
 		return func() {}, nil
 	}
+	if p.pins != nil {
+		done, err := p.pins.use(ctx, r, model)
+		if err != nil && ctx.Err() == nil {
+			p.Log.Warn("an engine cannot load a trained model", "version", model, "replica", r.ID, "err", err)
+		}
+		return done, err
+	}
 	u.mu.Lock()
 	s := u.loaded[r.ID]
 	if s == nil {
@@ -240,6 +247,15 @@ var adapters = &http.Client{
 
 // clear implements loader.
 func (r *remote) clear(ctx context.Context) error {
+	all, err := r.list(ctx)
+	for _, id := range all {
+		err = errors.Join(err, r.unload(ctx, id))
+	}
+	return err
+}
+
+// list returns the versions that the engine holds.
+func (r *remote) list(ctx context.Context) (ids []string, err error) {
 	var list struct {
 		Data []struct {
 			ID string `json:"id"`
@@ -247,17 +263,17 @@ func (r *remote) clear(ctx context.Context) error {
 	}
 	text, err := r.call(ctx, http.MethodGet, "/models", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("read the models of an engine: %w", err)
+		return nil, fmt.Errorf("read the models of an engine: %w", err)
 	}
 	for _, m := range list.Data {
 		if strings.HasPrefix(m.ID, "mv_") {
-			err = errors.Join(err, r.unload(ctx, m.ID))
+			ids = append(ids, m.ID)
 		}
 	}
-	return err
+	return ids, nil
 }
 
 // load implements loader.

@@ -25,8 +25,9 @@ const (
 
 // Module publishes trained models, and looks after their engines.
 func Module(p *Pool, serves func() error) module.Module {
+	p.Groups.OnWaiting(p.look)
 	return module.Module{
-		Name: "the engine pool", Publishers: p.Sources(),
+		Name: "the engine pool", Publishers: p.Sources(), Sweep: p.pins.sweep,
 		Background: []module.Loop{{Name: "engine pool", Run: func(ctx context.Context) { p.run(ctx, serves) }}},
 	}
 }
@@ -46,8 +47,38 @@ func (p *Pool) run(ctx context.Context, serves func() error) {
 		if serves() != nil {
 			continue
 		}
-		if err := p.reconcile(ctx); err != nil && ctx.Err() == nil {
+		if err := p.round(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Warn("cannot look after all engines of the pool; it is tried again", "err", err)
+		}
+	}
+}
+
+// round looks at every engine, if this node leads the engines. What this node alone has is looked after in any case.
+func (p *Pool) round(ctx context.Context) error {
+	tended := p.pins.tend(ctx)
+	_, leads, err := p.Groups.Leads(ctx)
+	if err != nil {
+		return fmt.Errorf("learn who leads the engines: %w", err)
+	}
+	if !leads {
+		p.prune()
+		return tended
+	}
+	if err := p.Groups.Refresh(ctx); err != nil {
+		return err
+	}
+	return errors.Join(tended, p.reconcile(ctx))
+}
+
+// prune closes the groups that no published model needs, at a node that does not lead.
+func (p *Pool) prune() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	served := p.served()
+	for name := range p.units {
+		if !served[name] {
+			p.Registry.Close(name)
+			delete(p.units, name)
 		}
 	}
 }
@@ -82,7 +113,10 @@ func (p *Pool) reconcile(ctx context.Context) error {
 		if !served[name] {
 			all = append(all, p.remove(ctx, u, runs[name] != nil))
 		} else if runs[name] == nil {
-			u.set(nil, nil)
+			all = append(all, p.set(ctx, u, nil, nil))
+		}
+		if runs[name] == nil && p.Groups.Use(name).Waiting > 0 {
+			p.want(u) // at another node
 		}
 	}
 	return errors.Join(append(all, p.start(ctx, runs))...)
@@ -98,9 +132,19 @@ func (p *Pool) served() map[string]bool {
 	return all
 }
 
-// set gives a unit the replicas that are ready, and forgets what those had loaded that are not alive.
-func (u *unit) set(ready []engines.Replica, alive []string) {
-	u.group.Set(ready)
+// want notes that a request waits for a unit's engine.
+func (p *Pool) want(u *unit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u.wanted = true
+}
+
+// set gives a unit the replicas that are ready, at all nodes, and forgets what those had loaded that are not alive.
+func (p *Pool) set(ctx context.Context, u *unit, ready []engines.Replica, alive []string) error {
+	if len(ready) > 0 {
+		u.failure = nil
+	}
+	err := p.Groups.Set(ctx, u.name, ready, u.failure)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for id, s := range u.loaded {
@@ -109,6 +153,7 @@ func (u *unit) set(ready []engines.Replica, alive []string) {
 			delete(u.loaded, id)
 		}
 	}
+	return err
 }
 
 // observe notes what became of the engines of a unit, and stops one that nobody has asked for a while.
@@ -139,34 +184,49 @@ func (p *Pool) observe(ctx context.Context, u *unit, d *serving.Deployment) erro
 	} else {
 		u.since = time.Time{}
 	}
-	if len(ready) > 0 && u.idle(now, p.Idle) {
-		u.group.Set(nil) // what comes now waits, and wakes it again
-		if u.group.Use().Outstanding == 0 {
+	u.leaving = u.leaving && p.Groups.Use(u.name).Waiting == 0
+	if len(ready) > 0 && (u.leaving || p.idle(u, now)) {
+		if err := p.set(ctx, u, nil, alive); err != nil { // what comes now waits, and wakes it again
+			return err
+		}
+		if p.quiet(u, ready) {
 			return errors.Join(p.stop(ctx, u), p.forget(ctx, d))
 		}
-	}
-	u.set(ready, alive)
-	if err := p.hold(ctx, u, len(alive) > 0); err != nil {
-		return err
+		return p.forget(ctx, d) // the next look gives it its engine again, or stops it
 	}
 	switch {
 	case len(ready) > 0:
 	case u.failures >= maxFailures:
-		u.failed = now
-		u.group.Fail(fmt.Errorf("%s", reason))
+		u.failed, u.failure = now, errors.New(reason)
 		p.Log.Error("an engine of the pool does not start", "base_model", u.base, "reason", reason)
 		return errors.Join(p.stop(ctx, u), p.forget(ctx, d))
 	case d.Problem != "" && !starting:
-		u.group.Fail(errors.New(d.Problem))
+		u.failure = errors.New(d.Problem)
+	}
+	if err := p.set(ctx, u, ready, alive); err != nil {
+		return err
+	}
+	if err := p.hold(ctx, u, len(alive) > 0); err != nil {
+		return err
 	}
 	return p.forget(ctx, d)
 }
 
-// idle reports whether nobody has asked an engine for so long.
-func (u *unit) idle(now time.Time, after time.Duration) bool {
-	use := u.group.Use()
+// quiet reports whether no node answers with a unit's replicas, or may still send them a request.
+func (p *Pool) quiet(u *unit, of []engines.Replica) bool {
+	for _, r := range of {
+		if p.Groups.Busy(u.name, r.ID) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// idle reports whether nobody has asked an engine for so long that it is stopped.
+func (p *Pool) idle(u *unit, now time.Time) bool {
+	use := p.Groups.Use(u.name)
 	quiet := now.Sub(use.LastUsed.Std())
-	return use.Outstanding+use.Waiting == 0 && quiet > after && now.Sub(u.since) > after
+	return use.Outstanding+use.Waiting == 0 && quiet > p.Idle && now.Sub(u.since) > p.Idle
 }
 
 // forget lets go of the engines that have ended.
@@ -182,8 +242,10 @@ func (p *Pool) forget(ctx context.Context, d *serving.Deployment) error {
 
 // stop ends the engines of a unit.
 func (p *Pool) stop(ctx context.Context, u *unit) error {
-	u.failures, u.since = 0, time.Time{}
-	u.set(nil, nil)
+	u.failures, u.since, u.leaving = 0, time.Time{}, false
+	if err := p.set(ctx, u, nil, nil); err != nil {
+		return err
+	}
 	if err := p.Backend.Remove(ctx, u.name); err != nil {
 		return err
 	}
@@ -196,11 +258,13 @@ func (p *Pool) stop(ctx context.Context, u *unit) error {
 
 // remove ends a unit whose models are gone, when its last requests are answered.
 func (p *Pool) remove(ctx context.Context, u *unit, runs bool) error {
-	u.group.Set(nil)
-	if runs && u.group.Use().Outstanding > 0 {
-		return nil
+	if err := p.set(ctx, u, nil, nil); err != nil || runs && p.Groups.Use(u.name).Outstanding > 0 {
+		return err
 	}
 	if err := p.stop(ctx, u); err != nil {
+		return err
+	}
+	if err := p.Groups.Drop(ctx, u.name); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -252,11 +316,12 @@ func (p *Pool) taken(u *unit) {
 // apply starts the engine of a unit.
 func (p *Pool) apply(ctx context.Context, u *unit) error {
 	if err := p.hold(ctx, u, true); err != nil {
-		u.group.Fail(errors.New("the files of the model cannot be read"))
+		u.failure = errors.New("the files of the model cannot be read")
+		u.group.Fail(u.failure)
 		p.taken(u)
 		return err
 	}
-	u.failed = time.Time{}
+	u.failed, u.failure = time.Time{}, nil
 	u.group.Fail(nil)
 	return p.Backend.Apply(ctx, p.spec(u))
 }
@@ -290,19 +355,37 @@ func (p *Pool) room(ctx context.Context, u *unit, runs map[string]*serving.Deplo
 	if len(others) < p.Slots {
 		return true, nil
 	}
-	slices.SortFunc(others, func(a, b *unit) int { return cmp.Compare(a.group.Use().LastUsed, b.group.Use().LastUsed) })
+	slices.SortFunc(others, func(a, b *unit) int {
+		return cmp.Compare(p.Groups.Use(a.name).LastUsed, p.Groups.Use(b.name).LastUsed)
+	})
 	for _, other := range others {
-		if use := other.group.Use(); use.Outstanding+use.Waiting > 0 {
+		if use := p.Groups.Use(other.name); use.Outstanding+use.Waiting > 0 {
 			continue
 		}
-		other.group.Set(nil)
-		if other.group.Use().Outstanding > 0 {
-			continue // a request came in between; the next look gives it its engine again
+		if err := p.set(ctx, other, nil, nil); err != nil {
+			return false, err
+		}
+		if !p.quiet(other, ready(runs[other.name])) {
+			if p.pins == nil {
+				continue // a request came in between; the next look gives it its engine again
+			}
+			other.leaving = true // other nodes have to hear of it first
+			return false, nil
 		}
 		delete(runs, other.name)
 		return true, p.stop(ctx, other)
 	}
 	return false, nil
+}
+
+// ready returns the replicas of a deployment that answer.
+func ready(d *serving.Deployment) (all []engines.Replica) {
+	for _, r := range d.Replicas {
+		if r.Phase == serving.Ready && r.BaseURL != "" {
+			all = append(all, engines.Replica{ID: r.ID, BaseURL: r.BaseURL})
+		}
+	}
+	return all
 }
 
 // single reports whether a unit's engine serves one model alone.

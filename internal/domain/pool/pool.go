@@ -26,6 +26,7 @@ type Config struct {
 	DB       *db.DB
 	Own      *live.OwnModels
 	Registry *engines.Registry
+	Groups   *serving.Groups // of the registry; nil for the only server
 	Backend  serving.Backend
 	Folders  Folders
 	Engine   serving.Engine // the template
@@ -54,14 +55,22 @@ type Pool struct {
 	models   map[tenant.ID]map[string]bool // the ids that are published
 	units    map[string]*unit              // by name
 	now      func() time.Time
+	pins     *pins // where several nodes share engines; nil for the only server
 }
 
 // New returns a pool without models.
 func New(c Config) *Pool {
-	return &Pool{
+	if c.Groups == nil {
+		c.Groups = serving.NewGroups(serving.GroupsConfig{DB: c.DB, Registry: c.Registry, Log: c.Log})
+	}
+	p := &Pool{
 		Config: c, woken: make(chan struct{}, 1), versions: map[string]*version{}, models: map[tenant.ID]map[string]bool{},
 		units: map[string]*unit{}, now: time.Now,
 	}
+	if c.Groups.Node() != "" {
+		p.pins = newPins(p)
+	}
+	return p
 }
 
 // A version is a trained model as the table has it.
@@ -98,6 +107,8 @@ type unit struct {
 	// What the loop alone knows.
 	failures int       // engines that ended before they were ready, in a row
 	failed   time.Time // when it was given up; zero while it may be started
+	failure  error     // why its requests are refused; nil if there may be an engine soon
+	leaving  bool      // it makes room for another
 	since    time.Time // the engine is ready since
 	folder   string    // of the version
 	release  func()    // lets go of it; nil while nothing runs
@@ -146,6 +157,7 @@ func (p *Pool) wake(u *unit) {
 	u.wanted = true
 	p.mu.Unlock()
 	p.look()
+	p.Groups.Wake()
 }
 
 // look has the loop look at all engines.

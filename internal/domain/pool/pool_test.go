@@ -32,6 +32,7 @@ type backend struct {
 	lives   int
 	crash   bool     // engines end before they are ready
 	calls   []string // of the engines
+	loaded  []string // by the engine that was asked last
 	changed chan struct{}
 }
 
@@ -49,6 +50,7 @@ func (b *backend) Apply(_ context.Context, s serving.Spec) error {
 // begin starts an engine. The caller holds the lock.
 func (b *backend) begin(name string) {
 	b.lives++
+	b.loaded = nil
 	d := b.runs[name]
 	r := serving.Replica{ID: fmt.Sprint("life-", b.lives), Phase: serving.Ended, Reason: "out of memory"}
 	if !b.crash {
@@ -82,10 +84,19 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.UnmarshalRead(r.Body, &body)
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.calls = append(b.calls, strings.TrimSpace(r.URL.Path+" "+body.Name+" "+body.Path))
-	b.mu.Unlock()
-	if r.URL.Path == "/models" {
-		_, _ = w.Write([]byte(`{"data":[{"id":"tiny/bigram"},{"id":"mv_stale"}]}`))
+	switch r.URL.Path {
+	case "/load_lora_adapter":
+		b.loaded = append(b.loaded, body.Name)
+	case "/unload_lora_adapter":
+		b.loaded = slices.DeleteFunc(b.loaded, func(id string) bool { return id == body.Name })
+	case "/models":
+		var list strings.Builder
+		for _, id := range b.loaded {
+			list.WriteString(`,{"id":"` + id + `"}`)
+		}
+		_, _ = fmt.Fprintf(w, `{"data":[{"id":"tiny/bigram"},{"id":"mv_stale"}%s]}`, list.String())
 	}
 }
 

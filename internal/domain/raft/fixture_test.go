@@ -25,6 +25,7 @@ import (
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
@@ -361,7 +362,7 @@ func ended(r Round) bool { return r.FinishedAt != nil }
 func (f *fixture) awaitHeld(want money.Nano) {
 	f.t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Millisecond) {
-		held := f.wallets.Show(dbtest.Mine).Held
+		held := wallettest.Shown(f.t, f.wallets, dbtest.Mine).Held
 		if held == want {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
@@ -352,7 +353,7 @@ func TestARoundThatCannotBeginHoldsNothing(t *testing.T) {
 			change(&in)
 			_, err := f.Create(t.Context(), dbtest.Mine, dbtest.Ann, in)
 			wantRefusal(t, err, want)
-			if held := f.wallets.Show(dbtest.Mine).Held; held != 0 {
+			if held := wallettest.Shown(f.t, f.wallets, dbtest.Mine).Held; held != 0 {
 				t.Errorf("%s: %s are held", want, held)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/reward"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/store/db/dbtest"
 	"sovereign/internal/store/vault"
 )
@@ -77,7 +78,7 @@ func TestARefusedSessionLeavesNothing(t *testing.T) {
 				t.Errorf("%d rows are left in %s", n, table)
 			}
 		}
-		if b := f.wallets.Show(dbtest.Mine); b.Held != 0 || b.Balance != credit {
+		if b := wallettest.Shown(f.t, f.wallets, dbtest.Mine); b.Held != 0 || b.Balance != credit {
 			t.Errorf("the wallet has %+v", b)
 		}
 	})

@@ -51,8 +51,9 @@ func TestASessionEndsOnce(t *testing.T) {
 			if len(ends) != 1 || got.Status == reward.Active || (got.Status == reward.Overbudget) != (moved.Load() == 1) || moved.Load() > 1 {
 				t.Errorf("it ended by %q and is %s; %d moved it", ends, got.Status, moved.Load())
 			}
-			if f.held() != money.Dollar || f.poster.Holds.Left(dbtest.Mine, made.ID) != 0 {
-				t.Errorf("$%s are held, $%s for the session that has ended", f.held(), f.poster.Holds.Left(dbtest.Mine, made.ID))
+			left, err := f.poster.Holds.Left(t.Context(), dbtest.Mine, made.ID, 0)
+			if f.held() != money.Dollar || left != 0 || err != nil {
+				t.Errorf("$%s are held, $%s for the session that has ended: %v", f.held(), left, err)
 			}
 			if again, err := f.store.Stop(t.Context(), dbtest.Mine, dbtest.Ann, made.ID); err != nil || !equal(got, again) {
 				t.Errorf("stopped again: %+v %v", again, err)

@@ -207,7 +207,7 @@ func TestColumnsOfAnExportHaveOneType(t *testing.T) {
 	})
 }
 
-func TestAnExportReadsAtMostTenThousandItems(t *testing.T) {
+func TestSerialAnExportReadsAtMostTenThousandItems(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := f.active(t)
 		rows := make([]row, reward.MaxExport+1)
@@ -228,7 +228,7 @@ func TestAnExportReadsAtMostTenThousandItems(t *testing.T) {
 }
 
 // 2,000 completions of one prompt make a million pairs: the scan ends where there would be too many lines.
-func TestPairsOfOnePromptAreCutOff(t *testing.T) {
+func TestSerialPairsOfOnePromptAreCutOff(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := f.active(t)
 		rows := make([]row, 2000)

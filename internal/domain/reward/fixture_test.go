@@ -21,6 +21,7 @@ import (
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
@@ -220,7 +221,7 @@ func (f *fixture) quota(most int64) {
 }
 
 // held returns what is held of the wallet of Mine.
-func (f *fixture) held() money.Nano { return f.wallets.Show(dbtest.Mine).Held }
+func (f *fixture) held() money.Nano { return wallettest.Shown(f.t, f.wallets, dbtest.Mine).Held }
 
 // audited returns the actions of the audit trail about a session, the oldest first.
 func (f *fixture) audited(id string) []string {

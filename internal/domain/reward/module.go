@@ -24,9 +24,12 @@ func Module(s *Store, d Deps) module.Module {
 		Name: "rewards", Routes: append(h.routes(), o.routes()...), Publishers: map[string]feed.Source{changed: s},
 		Sweep: s.sweep, Alarms: s.Alarms,
 		Background: []module.Loop{
-			{Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) }},
+			{Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) }, Once: true},
 			{Name: "scoring in the background", Run: s.scorer.runUntil, CallsModels: true},
-			{Name: "anchors of reward sessions", Run: func(ctx context.Context) { s.runAnchors(ctx, d) }, CallsModels: true},
+			{
+				Name: "anchors of reward sessions", Run: func(ctx context.Context) { s.runAnchors(ctx, d) },
+				Once: true, CallsModels: true,
+			},
 		},
 	}
 }

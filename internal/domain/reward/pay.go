@@ -12,12 +12,18 @@ import (
 // shortPause is how long a question that the budget does not cover waits before it is asked again.
 const shortPause = 20 * time.Millisecond
 
+// longestPause bounds the pauses while questions that other servers ask hold money of the budget.
+const longestPause = time.Second
+
+// longer returns the pause after another one, or the first.
+func longer(pause time.Duration) time.Duration { return min(max(2*pause, shortPause), longestPause) }
+
 // pay asks a question that belongs to no scoring call from the budget of the session. While others are being asked that
-// hold money of it, it waits for them. The session is over budget when nothing else is asked and it does not fit.
+// hold money of it, here or on other servers, it waits for them. The session is over budget when nothing else is asked and it does not fit.
 func (o *openQuestions) pay(ctx context.Context, ask func() (judging.Answer, error)) (judging.Answer, error) {
 	began := o.enter()
 	defer o.leaveAsked()
-	for {
+	for pause := longer(0); ; pause = longer(pause) {
 		answer, err := ask()
 		var spent *infer.HoldSpent
 		switch {
@@ -26,7 +32,7 @@ func (o *openQuestions) pay(ctx context.Context, ask func() (judging.Answer, err
 		case spent.Ended:
 			return answer, errEnded
 		}
-		if began, err = o.await(ctx, began); err != nil {
+		if began, err = o.await(ctx, began, spent.Busy, pause); err != nil {
 			return answer, err
 		}
 	}
@@ -51,14 +57,14 @@ func (o *openQuestions) leaveAsked() {
 }
 
 // await waits until more questions were settled than these, and returns how many. Meanwhile the question does not count
-// as being asked. If no other is, the session is over budget.
-func (o *openQuestions) await(ctx context.Context, settled uint64) (uint64, error) {
+// as being asked. If no other is, the session is over budget, unless other servers are busy: then it waits for a pause.
+func (o *openQuestions) await(ctx context.Context, settled uint64, busy bool, pause time.Duration) (uint64, error) {
 	o.mu.Lock()
 	o.asking--
 	o.mu.Unlock()
-	for {
+	for until := time.Now().Add(pause); ; {
 		o.mu.Lock()
-		alone, changed := o.asking == 0, o.settled != settled
+		alone, changed := o.asking == 0 && !busy, o.settled != settled || busy && !time.Now().Before(until)
 		if changed || alone {
 			o.asking++
 			settled = o.settled

@@ -71,7 +71,7 @@ func (q *question) run(free func()) (then func()) {
 			err = errEnded
 			break
 		}
-		next := o.refused(q)
+		next := o.refused(q, spent.Busy)
 		if next == later {
 			return nil
 		}

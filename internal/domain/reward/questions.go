@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/judging"
@@ -24,6 +25,8 @@ type openQuestions struct {
 	asking  int                       // questions that are being asked
 	settled uint64                    // questions that were asked to their end
 	short   []*question               // that the budget could not cover while others were being asked
+	waking  bool                      // one of them is queued again after a pause
+	pause   time.Duration             // the last one; 0 when a question was settled since
 }
 
 // openQuestions returns those of a session, which close gives back. They are taken before the session is read, so that
@@ -92,6 +95,7 @@ func (o *openQuestions) settle(q *question) (waits []waiter) {
 	delete(o.open, q.key)
 	o.asking--
 	o.settled++
+	o.pause = 0
 	again := o.resume()
 	o.mu.Unlock()
 	o.queue(again)
@@ -108,8 +112,9 @@ const (
 	halted              // its session is not scored here any more: whether it fits is not decided
 )
 
-// refused decides about a question that the budget could not cover.
-func (o *openQuestions) refused(q *question) retry {
+// refused decides about a question that the budget could not cover. busy says that questions which other servers ask
+// hold money of it: the question is then asked again after a pause, since their end is not heard of here.
+func (o *openQuestions) refused(q *question, busy bool) retry {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -118,13 +123,34 @@ func (o *openQuestions) refused(q *question) retry {
 	case q.began != o.settled:
 		q.began = o.settled
 		return now
-	case o.asking == 1:
+	case o.asking == 1 && !busy:
 		return never
 	}
 	o.asking--
 	q.state = short
 	o.short = append(o.short, q)
+	if busy {
+		o.wakeLater()
+	}
 	return later
+}
+
+// wakeLater queues a question that is short of money after a pause, and so on until none is. o.mu is held.
+func (o *openQuestions) wakeLater() {
+	if o.waking {
+		return
+	}
+	o.waking, o.pause = true, longer(o.pause)
+	time.AfterFunc(o.pause, func() {
+		o.mu.Lock()
+		o.waking = false
+		again := o.resume()
+		if len(o.short) > 0 {
+			o.wakeLater()
+		}
+		o.mu.Unlock()
+		o.queue(again)
+	})
 }
 
 // resume takes the first question that is short of money, and makes it a queued one. o.mu is held.

@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
@@ -80,12 +81,29 @@ func (f *fixture) paysFromHolds(worst money.Nano) {
 		if r.Hold == "" {
 			return func(money.Nano) {}, nil
 		}
-		hold, free, open, ok := f.funds.HoldFrom(r.Workspace, r.Hold, worst)
-		if !ok {
-			return nil, &infer.HoldSpent{Hold: r.Hold, Free: free, Ended: !open}
+		hold, err := holdFrom(f.funds, r, worst)
+		if err != nil {
+			return nil, err
 		}
 		return func(cost money.Nano) { hold.Settle(cost, clock.Now()) }, nil
 	})
+}
+
+// holdFrom holds an amount of a request's named hold, as the till does.
+func holdFrom(f *funds.Funds, r *infer.Request, worst money.Nano) (funds.Hold, error) {
+	hold, free, open, ok := f.HoldFrom(r.Workspace, r.Hold, worst)
+	if ok {
+		return hold, nil
+	}
+	from := f.Source()
+	if from == nil {
+		return hold, &infer.HoldSpent{Hold: r.Hold, Free: free, Ended: !open}
+	}
+	hold, err := from.Acquire(context.Background(), funds.Payer{Workspace: r.Workspace, Hold: r.Hold}, worst)
+	if short := (*funds.Short)(nil); errors.As(err, &short) {
+		return hold, &infer.HoldSpent{Hold: r.Hold, Free: short.Free, Ended: short.Ended, Busy: short.Busy}
+	}
+	return hold, err
 }
 
 func (f *fixture) count(t *testing.T, query string, args ...any) int64 {

@@ -95,9 +95,9 @@ func (f *fixture) paysOnce(t *testing.T, worst money.Nano) (paid func() money.Na
 	var sum money.Nano
 	known := map[string]bool{}
 	f.Models.Pay(func(r *infer.Request) (func(money.Nano), error) {
-		hold, free, open, ok := f.funds.HoldFrom(r.Workspace, r.Hold, worst)
-		if !ok {
-			return nil, &infer.HoldSpent{Hold: r.Hold, Free: free, Ended: !open}
+		hold, err := holdFrom(f.funds, r, worst)
+		if err != nil {
+			return nil, err
 		}
 		return func(cost money.Nano) {
 			hold.Settle(cost, clock.Now())

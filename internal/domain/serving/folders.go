@@ -25,10 +25,12 @@ type File struct {
 
 // FoldersConfig is what Folders needs.
 type FoldersConfig struct {
-	Root  string // the folder of folders
-	Files func(ctx context.Context, ws tenant.ID, versionID string) ([]File, error)
-	Open  func(ctx context.Context, ws tenant.ID, d artifact.Digest) (io.ReadCloser, error) // it fails for other bytes
-	Used  func(ctx context.Context) ([]string, error)                                       // folders that deployments name
+	Root string // the folder of folders
+	// Shared says that other servers may make folders in it too.
+	Shared bool
+	Files  func(ctx context.Context, ws tenant.ID, versionID string) ([]File, error)
+	Open   func(ctx context.Context, ws tenant.ID, d artifact.Digest) (io.ReadCloser, error) // it fails for other bytes
+	Used   func(ctx context.Context) ([]string, error)                                       // folders that deployments name
 }
 
 // Folders brings the files of model versions to folders of this machine, where engines read them. Versions with the same
@@ -53,6 +55,9 @@ const unusedFor = time.Hour
 
 const beingMade = "new-"
 
+// tornFor is how long a folder that another server makes may be left as it is.
+const tornFor = 24 * time.Hour
+
 // OpenFolders opens the folders in a root, and removes those that were not completed.
 func OpenFolders(c FoldersConfig) (*Folders, error) {
 	if err := os.MkdirAll(c.Root, 0o700); err != nil {
@@ -60,6 +65,9 @@ func OpenFolders(c FoldersConfig) (*Folders, error) {
 	}
 	torn, err := filepath.Glob(filepath.Join(c.Root, beingMade+"*"))
 	for _, at := range torn {
+		if info, gone := os.Stat(at); c.Shared && (gone != nil || time.Since(info.ModTime()) < tornFor) {
+			continue
+		}
 		err = errors.Join(err, os.RemoveAll(at))
 	}
 	if err != nil {

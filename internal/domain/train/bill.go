@@ -17,14 +17,21 @@ import (
 // An attempt is charged once, when it has ended. Its charge goes the way of every charge: through the journal into the
 // ledger, where its row has the attempt's id. An attempt is marked as posted when the ledger has that row. After a crash
 // in between, the start posts the journal before anything is charged; so an attempt without a row was never charged.
+//
+// Where several servers share a database, the charge is bound to the journal of one of them before it is written there. It
+// stays with that journal, also when another server leads: until its ledger row is there, or the server has started again,
+// has posted its journal, and hands back what that did not have, or the journal is forgotten.
 
 // provider is what the usage rows of training name as the provider.
 var provider = &live.Provider{Name: "training"}
 
 // bill charges the attempts that have ended, and ends the holds of runs that are done.
 func (s *Store) bill(ctx context.Context) error {
-	due, err := db.Query[attempt](ctx, s.DB.Across(ofAll), `SELECT `+attemptColumns+`
-		WHERE charge = 'due' ORDER BY ended_at LIMIT 100`)
+	due, err := db.Query[attempt](ctx, s.DB.Across(ofAll), `SELECT `+attemptColumns+` WHERE charge = 'due' AND (
+			`+ours("charge_node", "$1")+` OR EXISTS (SELECT 1 FROM usage_rows u WHERE u.workspace_id = training_attempts.workspace_id
+				AND u.hold_id = training_attempts.run_id AND u.hold_id <> ''
+				AND u.request_id = training_attempts.run_id || '.' || CAST(training_attempts.attempt AS TEXT)))
+		ORDER BY ended_at LIMIT 100`, s.node())
 	if err != nil {
 		return fmt.Errorf("find attempts to charge: %w", err)
 	}
@@ -44,6 +51,9 @@ func (s *Store) charge(ctx context.Context, a *attempt) error {
 		return err
 	}
 	if !s.charged[a.requestID()] { // by this process, and not posted yet
+		if bound, err := s.bind(ctx, a); err != nil || !bound {
+			return err
+		}
 		if err := s.spend(ctx, a); err != nil {
 			return err
 		}
@@ -54,6 +64,28 @@ func (s *Store) charge(ctx context.Context, a *attempt) error {
 	}
 	_, err := s.posted(ctx, a)
 	return err
+}
+
+// handBack gives up the charges that were bound to this node's journal and never came into it, and marks those that are
+// posted. A node that does not lead does nothing else with charges.
+func (s *Store) handBack(ctx context.Context) error {
+	if s.node() == "" {
+		return nil
+	}
+	mine, err := db.Query[attempt](ctx, s.DB.Across(ofAll), `SELECT `+attemptColumns+`
+		WHERE charge = 'due' AND charge_node = $1 ORDER BY ended_at LIMIT 100`, s.node())
+	if err != nil {
+		return fmt.Errorf("find the charges of this node: %w", err)
+	}
+	var all []error
+	for _, a := range mine {
+		posted, err := s.posted(ctx, &a)
+		if err == nil && !posted && !s.charged[a.requestID()] {
+			err = s.rebind(ctx, &a, "", func(int64) {})
+		}
+		all = append(all, err)
+	}
+	return errors.Join(all...)
 }
 
 // posted reports whether the ledger has the charge of an attempt, and marks the attempt if so.
@@ -84,19 +116,23 @@ func (s *Store) spend(ctx context.Context, a *attempt) error {
 	if err != nil {
 		return fmt.Errorf("find the run of an attempt: %w", err)
 	}
-	tab, err := s.Till.Open(journal.Charge{
+	left, err := s.left(ctx, &r, a.cost())
+	if err != nil {
+		return err
+	}
+	tab, err := s.Till.Open(ctx, journal.Charge{
 		Request: a.requestID(), Workspace: a.Workspace, Key: tenant.KeyID(a.RunID), Route: r.Kind, Requested: r.BaseModel,
 		Hold: a.RunID,
-	}, min(a.cost(), s.left(&r)))
+	}, min(a.cost(), left))
 	if err != nil {
 		return fmt.Errorf("charge %s: %w", a.requestID(), err)
 	}
 	tab.SetModel(&live.Model{ID: r.BaseModel, Provider: provider}, live.Price{Rates: live.Rates{GPUSecond: a.Rate}}, false)
-	err = tab.Settle(till.Settlement{
+	err = tab.Settle(till.Settlement{ //nolint:contextcheck // a settlement outlives its request
 		Outcome: outcome.Finished, Usage: live.Usage{GPUSeconds: a.seconds()}, Counted: true, Capped: true,
 	})
 	if err != nil {
-		tab.Drop()
+		tab.Drop() //nolint:contextcheck // a settlement outlives its request
 		return fmt.Errorf("charge %s: %w", a.requestID(), err)
 	}
 	return nil

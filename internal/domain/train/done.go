@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/store/db"
 	"sovereign/internal/text/redact"
@@ -129,10 +131,9 @@ func (s *Store) after(ctx context.Context, tx *db.Tx, r *Run, outcome string, d 
 
 // loseExpired ends the attempts whose leases have run out.
 func (s *Store) loseExpired(ctx context.Context) error {
-	all, err := db.Query[attempt](ctx, s.DB.Across(ofAll), `SELECT `+attemptColumns+`
-		WHERE ended_at = 0 AND lease_until < $1 ORDER BY lease_until LIMIT 100`, s.now())
+	all, err := s.expired(ctx)
 	if err != nil {
-		return fmt.Errorf("find expired leases: %w", err)
+		return err
 	}
 	for _, a := range all {
 		if err := s.lose(ctx, &a); err != nil {
@@ -142,12 +143,57 @@ func (s *Store) loseExpired(ctx context.Context) error {
 	return nil
 }
 
+// expired returns the attempts whose leases have run out. The only server goes by the times that it has written itself.
+// Several have clocks that differ: the one that leads loses a worker when no heartbeat has come to any of them for the time
+// of a lease, by the clock of its own that nobody sets, and gives one that it sees for the first time longer.
+func (s *Store) expired(ctx context.Context) ([]attempt, error) {
+	where, args := `ended_at = 0`, []any{}
+	if s.Member.Single() {
+		where, args = where+` AND lease_until < $1 ORDER BY lease_until LIMIT 100`, []any{s.now()}
+	}
+	all, err := db.Query[attempt](ctx, s.DB.Across(ofAll), `SELECT `+attemptColumns+` WHERE `+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("find expired leases: %w", err)
+	}
+	if s.Member.Single() {
+		return all, nil
+	}
+	return s.watch(all), nil
+}
+
+// watched is an attempt as it was when its heartbeat was last seen to change.
+type watched struct {
+	beat   int64
+	expiry clock.Time
+	lost   time.Time // when the worker is lost, unless it changes before
+}
+
+// watch compares the attempts that run with what was seen of them before, and returns those of lost workers.
+func (s *Store) watch(all []attempt) (silent []attempt) {
+	now, seen := s.elapsed(), make(map[string]watched, len(all))
+	for _, a := range all {
+		before, known := s.watched[a.requestID()]
+		w := watched{a.Beat, a.LeaseUntil, before.lost}
+		switch {
+		case !known:
+			w.lost = now.Add(graceTime)
+		case before.beat != w.beat || before.expiry != w.expiry:
+			w.lost = now.Add(leaseTime)
+		}
+		if seen[a.requestID()] = w; a.LeaseUntil == revoked || !now.Before(w.lost) {
+			silent = append(silent, a)
+		}
+	}
+	s.watched = seen
+	return silent
+}
+
 // lose ends an attempt, unless it was renewed meanwhile.
 func (s *Store) lose(ctx context.Context, a *attempt) error {
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		now, err := db.Maybe[attempt](ctx, tx.In(a.Workspace), `SELECT `+attemptColumns+`
-			WHERE workspace_id = $1 AND run_id = $2 AND attempt = $3 AND ended_at = 0 AND lease_until < $4`,
-			a.RunID, a.Attempt, s.now())
+			WHERE workspace_id = $1 AND run_id = $2 AND attempt = $3 AND ended_at = 0 AND beat = $4 AND lease_until = $5`,
+			a.RunID, a.Attempt, a.Beat, a.LeaseUntil)
 		if err != nil || now == nil {
 			return err
 		}
@@ -163,8 +209,11 @@ func (s *Store) lose(ctx context.Context, a *attempt) error {
 	return err
 }
 
-// extendLeases gives workers time to find the server again after a start.
+// extendLeases gives workers time to find the server again after a start. Several servers need not: see expired.
 func (s *Store) extendLeases(ctx context.Context) error {
+	if !s.Member.Single() {
+		return nil
+	}
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		_, err := db.Exec(ctx, tx.Across(ofAll), `
 			UPDATE training_attempts SET lease_until = $1 WHERE ended_at = 0 AND lease_until < $1`, s.now().Add(graceTime))

@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -41,6 +42,7 @@ type house struct {
 	folder string
 	clock  *atomic.Int64
 	worker Worker
+	member Membership // nil for the only server
 }
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -97,7 +99,7 @@ func (h *house) open(d *db.DB) {
 	none := func(money.Nano) {}
 	h.Store = NewStore(Config{
 		DB: d, Feed: changes, Holds: h.poster.Holds, Till: till.New(h.funds, j, quiet, none, none), Drain: h.poster.Drain,
-		Artifacts: artifact.NewStore(d, files), Bounds: edge.NewBounds(), Log: quiet,
+		Artifacts: artifact.NewStore(d, files), Bounds: edge.NewBounds(), Log: quiet, Member: h.member,
 		Prices: Prices{"h200": 36 * money.Dollar / 10, "cpu": 0},
 	})
 	h.now = func() clock.Time { return clock.Time(h.clock.Load()) }
@@ -216,7 +218,7 @@ func (h *house) wantSpent(id string, spent, free money.Nano) {
 	if err != nil || got != spent {
 		h.t.Errorf("%s has spent %s, want %s: %v", id, got, spent, err)
 	}
-	if got := h.funds.Free(dbtest.Mine); got != free {
+	if got := wallettest.Free(h.t, wallet.NewStore(h.DB, nil, h.funds), dbtest.Mine); got != free {
 		h.t.Errorf("the wallet has %s free, want %s", got, free)
 	}
 	rows, err := db.Query[string](h.t.Context(), h.DB.In(dbtest.Mine),

@@ -55,10 +55,14 @@ func (s *Store) Heartbeat(ctx context.Context, w Worker, h Hand, b Beat) (Order,
 		if r.PausedReason != "" && r.Wanted == Pause {
 			order.Reason = r.PausedReason
 		}
-		if r.Wanted == Broke && a.cost() >= s.left(r) {
+		if r.Wanted != Broke {
+			return nil
+		}
+		left, err := s.left(tx.Bind(ctx), r, a.cost())
+		if a.cost() >= left {
 			order.Command = Stop
 		}
-		return nil
+		return err
 	})
 	return order, err
 }
@@ -104,8 +108,14 @@ func (s *Store) saveBeat(ctx context.Context, tx *db.Tx, r *Run, a *attempt, b B
 func (s *Store) decide(ctx context.Context, tx *db.Tx, r *Run, a *attempt) error {
 	const margin = 2 // heartbeats
 	reserve := a.costOf(margin * int64(beatEvery.Seconds()) * a.GPUCount)
-	if r.Wanted != Cancel && r.Wanted != Broke && a.cost()+reserve > s.left(r) {
-		return s.want(ctx, tx, r, Broke, "")
+	if r.Wanted != Cancel && r.Wanted != Broke {
+		left, err := s.left(tx.Bind(ctx), r, a.cost()+reserve)
+		if err != nil {
+			return err
+		}
+		if a.cost()+reserve > left {
+			return s.want(ctx, tx, r, Broke, "")
+		}
 	}
 	hook := s.hooks[r.Kind].Look
 	if r.Wanted != GoOn || hook == nil {
@@ -119,5 +129,12 @@ func (s *Store) decide(ctx context.Context, tx *db.Tx, r *Run, a *attempt) error
 	return s.want(ctx, tx, r, wanted, reason)
 }
 
-// left returns what is not spent of a run's budget.
-func (s *Store) left(r *Run) money.Nano { return s.Holds.Left(r.Workspace, r.ID) }
+// left returns what is not spent of a run's budget. It may be less, but not less than enough because of what other servers
+// have of it.
+func (s *Store) left(ctx context.Context, r *Run, enough money.Nano) (money.Nano, error) {
+	left, err := s.Holds.Left(ctx, r.Workspace, r.ID, enough)
+	if err != nil {
+		return 0, fmt.Errorf("read what is left of the budget of %s: %w", r.ID, err)
+	}
+	return left, nil
+}

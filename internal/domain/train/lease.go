@@ -71,10 +71,11 @@ type attempt struct {
 	EndedAt    clock.Time // 0 while it runs
 	Outcome    string
 	Charge     string
+	ChargeNode string // whose journal may have the charge, while it is due; empty for none
 }
 
 const attemptColumns = `workspace_id, run_id, attempt, worker_id, fence, gpu_type, gpu_count, rate, lease_until, beat, beat_at,
-	metered, started_at, ended_at, outcome, charge FROM training_attempts`
+	metered, started_at, ended_at, outcome, charge, charge_node FROM training_attempts`
 
 // Await returns work for a worker, or nil when there is none for 30 seconds.
 func (s *Store) Await(ctx context.Context, w Worker, info Info) (*Lease, error) {

@@ -26,6 +26,7 @@ func Module(s *Store, d Deps) module.Module {
 		Background: []module.Loop{
 			{Name: "training runs", Run: func(ctx context.Context) { s.loop(ctx, d) }},
 			{Name: "training files", Run: func(ctx context.Context) { s.watchFiles(ctx) }},
+			{Name: "shared training files", Run: func(ctx context.Context) { s.compareFiles(ctx, d) }},
 		},
 	}
 }
@@ -43,12 +44,25 @@ func (s *Store) loop(ctx context.Context, d Deps) {
 		if d.Serving() != nil {
 			continue
 		}
-		for what, do := range map[string]func(context.Context) error{"replace lost workers": s.loseExpired, "charge training": s.bill} {
+		for what, do := range s.round(ctx) {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				s.Log.Warn("cannot "+what+"; it is tried again", "err", err)
 			}
 		}
 	}
+}
+
+// round returns what this node does now: one looks after all runs, and the others give up what they have begun of that.
+func (s *Store) round(ctx context.Context) map[string]func(context.Context) error {
+	leads, err := s.Leads(ctx)
+	if err != nil {
+		return map[string]func(context.Context) error{"learn who leads the training": func(context.Context) error { return err }}
+	}
+	if leads {
+		return map[string]func(context.Context) error{"replace lost workers": s.loseExpired, "charge training": s.bill}
+	}
+	clear(s.watched) // what is seen after a pause may have been away meanwhile
+	return map[string]func(context.Context) error{"hand charges back": s.handBack}
 }
 
 // watchFiles tries a store of files that does not answer until it does, and says so once, until ctx ends.

@@ -32,7 +32,8 @@ type Config struct {
 	Artifacts *artifact.Store
 	Bounds    *edge.Bounds
 	Prices    Prices
-	Offers    []Info // what can be trained by workers that are started when there is work
+	Offers    []Info     // what can be trained by workers that are started when there is work
+	Member    Membership // this node among others; nil where there is none
 	Log       *slog.Logger
 }
 
@@ -53,16 +54,27 @@ type Store struct {
 	Config
 	hooks map[string]Hooks // by kind
 	now   func() clock.Time
+	// elapsed is the clock of this process that nobody sets: it alone decides that a worker of another node is lost.
+	elapsed func() time.Time
 
 	mu     sync.Mutex
 	queued chan struct{} // closed when a run is queued, and replaced
 
-	charged map[string]bool // attempts whose charges the journal has, and perhaps not the ledger; of one loop
+	charged map[string]bool    // attempts whose charges the journal has, and perhaps not the ledger; of one loop
+	watched map[string]watched // attempts that run, as this node has seen them while it led; of one loop
 }
 
 // NewStore returns a store.
 func NewStore(c Config) *Store {
-	return &Store{Config: c, hooks: map[string]Hooks{}, now: clock.Now, queued: make(chan struct{}), charged: map[string]bool{}}
+	if c.Member == nil {
+		c.Member = alone{}
+	}
+	s := &Store{
+		Config: c, hooks: map[string]Hooks{}, now: clock.Now, elapsed: time.Now, queued: make(chan struct{}),
+		charged: map[string]bool{}, watched: map[string]watched{},
+	}
+	s.DB.Listen(topic, s.tellWaiting)
+	return s
 }
 
 // Handle sets what is done with the runs of a kind. It is called before the store serves.
@@ -75,17 +87,24 @@ func (s *Store) waiting() <-chan struct{} {
 	return s.queued
 }
 
-// wake ends the waiting of workers, when the transaction has committed.
+// topic is signalled when a run is queued.
+const topic = "training runs"
+
+// wake ends the waiting of workers at all nodes, when the transaction has committed.
 func (s *Store) wake(tx *db.Tx) {
+	tx.Signal(topic)
 	tx.OnEnd(func(o db.Outcome) {
-		if o == db.RolledBack {
-			return
+		if o == db.InDoubt {
+			s.tellWaiting()
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		close(s.queued)
-		s.queued = make(chan struct{})
 	})
+}
+
+func (s *Store) tellWaiting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.queued)
+	s.queued = make(chan struct{})
 }
 
 const runColumns = `workspace_id, id, kind, status, method, base_model, spec, gpu_type, gpu_count, budget, wanted,

@@ -138,6 +138,9 @@ func (s *Store) Workers(ctx context.Context) ([]Worker, error) {
 	return all, nil
 }
 
+// revoked is the end of the lease of a worker whose token was revoked: past by every clock.
+const revoked clock.Time = 0
+
 // RevokeWorker ends the use of a worker's token. What it trains is lost, and given to another.
 func (s *Store) RevokeWorker(ctx context.Context, by tenant.Actor, workerID string) error {
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -154,7 +157,7 @@ func (s *Store) RevokeWorker(ctx context.Context, by tenant.Actor, workerID stri
 			return fmt.Errorf("revoke a worker: %w", err)
 		}
 		if _, err := db.Exec(ctx, across,
-			`UPDATE training_attempts SET lease_until = $2 WHERE worker_id = $1 AND ended_at = 0`, workerID, now); err != nil {
+			`UPDATE training_attempts SET lease_until = $2 WHERE worker_id = $1 AND ended_at = 0`, workerID, revoked); err != nil {
 			return fmt.Errorf("end the leases of a worker: %w", err)
 		}
 		return audit.Record(ctx, tx, cmp.Or(before.Workspace, tenant.Server), by, "worker.revoke", workerID, before, nil)

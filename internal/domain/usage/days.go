@@ -28,6 +28,7 @@ const maxKnown = 200_000
 // A Days adds charges to the rows of their days. It is for one goroutine at a time: the poster's.
 type Days struct {
 	now   func() clock.Time
+	node  string                       // the id of the journal that is posted; empty where there is one server
 	tags  map[tagDay]map[string]string // as sent → as counted
 	known int                          // tags in tags
 }
@@ -40,9 +41,17 @@ type tagDay struct {
 // NewDays returns a writer of the rows of days.
 func NewDays() *Days { return &Days{now: clock.Now, tags: map[tagDay]map[string]string{}} }
 
+// Of has d write what keys spend of their budgets too, for the other servers on the database. node is the id of the journal
+// that is posted.
+func (d *Days) Of(node string) *Days {
+	d.node = node
+	return d
+}
+
 // A Batch is what one transaction adds.
 type Batch struct {
 	sums   map[place]*Used
+	spent  map[spender]money.Nano
 	tagged bool // some charge has a tag
 
 	last    place // of the charge before, and its sum: consecutive charges are similar
@@ -56,13 +65,16 @@ type place struct {
 }
 
 // NewBatch returns an empty batch.
-func NewBatch() *Batch { return &Batch{sums: map[place]*Used{}} }
+func NewBatch() *Batch { return &Batch{sums: map[place]*Used{}, spent: map[spender]money.Nano{}} }
 
 // Add adds a charge, of which the wallet paid an amount.
 func (b *Batch) Add(c *journal.Charge, charged money.Nano) {
 	at := place{c.Workspace, cell{DayOf(c.At), c.Model, string(c.Key), c.Tag}}
 	if b.lastSum == nil || at != b.last {
 		b.last, b.lastSum, b.tagged = at, sumAt(b.sums, at), b.tagged || c.Tag != ""
+	}
+	if spent := spentOf(c, charged); spent > 0 {
+		b.spent[spender{at.ws, c.Key, at.day}] += spent
 	}
 	one := Used{
 		Requests: 1, Input: c.Usage.Input, Cached: c.Usage.Cached, Output: c.Usage.Output, Cost: c.Cost, Charged: charged,
@@ -112,6 +124,11 @@ func (d *Days) Write(ctx context.Context, tx *db.Tx, batch *Batch) error {
 	sums, err := d.bounded(ctx, tx, batch)
 	if err != nil {
 		return err
+	}
+	if d.node != "" {
+		if err := d.writeBudgets(ctx, tx, batch.spent); err != nil {
+			return err
+		}
 	}
 	today := DayOf(d.now())
 	rows, late := make([][]any, 0, len(sums)), map[tenant.ID][]cell{}
@@ -177,10 +194,11 @@ func (d *Days) bounded(ctx context.Context, tx *db.Tx, batch *Batch) (map[place]
 		return batch.sums, nil
 	}
 	all := make(map[place]*Used, len(batch.sums))
+	read := map[tagDay]bool{}
 	for _, at := range slices.SortedFunc(maps.Keys(batch.sums), comparePlaces) {
 		sum := batch.sums[at]
 		if at.tag != "" {
-			counted, err := d.tag(ctx, tx, tagDay{at.ws, at.day}, at.tag)
+			counted, err := d.tag(ctx, tx, tagDay{at.ws, at.day}, at.tag, read)
 			if err != nil {
 				return nil, err
 			}
@@ -192,21 +210,25 @@ func (d *Days) bounded(ctx context.Context, tx *db.Tx, batch *Batch) (map[place]
 }
 
 // tag returns the tag under which a request counts. What a transaction that is rolled back has added stays known: the
-// bound is reached a little sooner then.
-func (d *Days) tag(ctx context.Context, tx *db.Tx, in tagDay, sent string) (string, error) {
+// bound is reached a little sooner then. Where other servers post to the same day, a tag that is not known has the stored
+// ones read again, once in a transaction: read has the days that were. Postings at once may pass the bound by what they add.
+func (d *Days) tag(ctx context.Context, tx *db.Tx, in tagDay, sent string, read map[tagDay]bool) (string, error) {
 	known, ok := d.tags[in]
-	if !ok {
-		d.forget(in.day)
+	if _, counted := known[sent]; !ok || d.node != "" && !counted && len(known) < MaxTags && !read[in] {
+		if read[in] = true; !ok {
+			d.forget(in.day)
+			known = map[string]string{}
+			d.tags[in] = known
+		}
 		stored, err := db.Query[string](ctx, tx.In(in.ws),
 			`SELECT DISTINCT tag FROM usage_days WHERE workspace_id = $1 AND day = $2 AND tag <> ''`, in.day)
 		if err != nil {
 			return "", err
 		}
-		known = make(map[string]string, len(stored))
+		d.known -= len(known)
 		for _, tag := range stored {
 			known[tag] = tag
 		}
-		d.tags[in] = known
 		d.known += len(known)
 	}
 	if counted, ok := known[sent]; ok {

@@ -11,7 +11,10 @@ import (
 // Alarms warns of a wallet that is low. One that was never topped up is a step of the setup instead.
 func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, error) {
 	low, err := s.Low(ctx, ws)
-	has := s.funds.Balance(ws)
+	if err != nil {
+		return nil, err
+	}
+	has, err := s.Show(ctx, ws)
 	free := has.Balance - has.Held
 	if err != nil || free >= low {
 		return nil, err

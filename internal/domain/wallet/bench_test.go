@@ -94,7 +94,7 @@ func benchmarkPost(b *testing.B, workspaces int) {
 			charges[i] = benchmarkCharge(workspaces)
 		}
 		if _, err := d.Tx(b.Context(), func(tx *db.Tx) error {
-			_, err := postUsage(b.Context(), tx, days, byWorkspace(charges))
+			_, err := postUsage(b.Context(), tx, days, byWorkspace(charges), nil)
 			return err
 		}); err != nil {
 			b.Fatal(err)

@@ -55,6 +55,9 @@ func (s *Store) TakeBack(
 	if err != nil {
 		return release, err
 	}
+	if e := s.escrow(); e != nil && free < amount && !e.gathered(ws) {
+		return release, &spread{e, ws, amount}
+	}
 	taken = max(0, min(taken, free))
 	if err := post(ctx, tx, refund(ws, memo, taken), before); err != nil {
 		return release, err
@@ -109,8 +112,30 @@ func refund(ws tenant.ID, memo string, amount money.Nano) []transfer {
 	}}
 }
 
-// hold sets aside what is free of an amount.
+// spread reports that less is available in the ledger than is to be taken out, and that some may be in slices. It
+// implements db.Again.
+type spread struct {
+	escrow *Escrow
+	ws     tenant.ID
+	amount money.Nano
+}
+
+func (s *spread) Error() string { return "money of " + string(s.ws) + " is spread over servers" }
+
+// Again gathers what there is.
+func (s *spread) Again(ctx context.Context) error { return s.escrow.gather(ctx, s.ws, s.amount) }
+
+// escrow returns what is taken of wallets that are shared with other servers, or nil.
+func (s *Store) escrow() *Escrow {
+	e, _ := s.funds.Source().(*Escrow)
+	return e
+}
+
+// hold sets aside what is free of an amount. In a shared wallet, the transaction itself takes only what nobody has.
 func (s *Store) hold(ws tenant.ID, amount money.Nano) (money.Nano, func()) {
+	if s.escrow() != nil {
+		return amount, func() {}
+	}
 	for {
 		var hold funds.Hold
 		var free money.Nano
@@ -133,7 +158,11 @@ func (s *Store) books(
 		return nil, 0, err
 	}
 	reserved, err := readReserved(ctx, across, []tenant.ID{ws})
-	return all, all[accountKey{ws, accountWallet}] - reserved[ws], err
+	if err != nil {
+		return nil, 0, err
+	}
+	sliced, err := readSliced(ctx, across, []tenant.ID{ws})
+	return all, all[accountKey{ws, accountWallet}] - reserved[ws] - sliced[ws], err
 }
 
 // payDebts pays the debts of a workspace from its wallet, the oldest first, with an amount that was just credited. It
@@ -205,6 +234,11 @@ func (s *Store) collect(ctx context.Context, ws tenant.ID) error {
 	owed, err := s.Owed(ctx, ws)
 	if err != nil || owed == 0 {
 		return err
+	}
+	if e := s.escrow(); e != nil {
+		if err := e.gather(ctx, ws, owed); err != nil {
+			return err
+		}
 	}
 	taken, release := s.hold(ws, owed)
 	defer release()

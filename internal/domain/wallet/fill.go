@@ -15,6 +15,12 @@ func (p *Poster) Fill(ctx context.Context) error {
 	if err := p.resolveInDoubt(ctx); err != nil {
 		return err
 	}
+	if p.Escrow != nil {
+		if err := p.Escrow.reload(ctx); err != nil {
+			return err
+		}
+		return p.fillOthers(ctx, nil)
+	}
 	all, err := readAccounts(ctx, p.db)
 	if err != nil {
 		return err
@@ -41,11 +47,12 @@ func (p *Poster) fillOthers(ctx context.Context, all []funds.Account) error {
 			if err != nil {
 				return err
 			}
-			if row == nil { // it was opened, and the database has lost that commit
+			switch {
+			case row == nil || row.EndedAt != 0 && p.Escrow != nil: // it was opened, and the database has lost that commit
 				p.funds.End(ws, id)
-				continue
+			case p.Escrow == nil:
+				p.funds.Put(ws, row.named())
 			}
-			p.funds.Put(ws, row.named())
 		}
 	}
 	return nil
@@ -55,6 +62,9 @@ func (p *Poster) fillOthers(ctx context.Context, all []funds.Account) error {
 func (p *Poster) Apply(ctx context.Context, c db.Change) error {
 	if c.Kind == changedHold {
 		return p.applyHold(ctx, payer{c.Workspace, c.Subject})
+	}
+	if p.Escrow != nil {
+		return nil // slices are of this server alone
 	}
 	amount, err := credited(ctx, p.db.In(c.Workspace))
 	if err != nil {
@@ -78,7 +88,7 @@ func (p *Poster) applyHold(ctx context.Context, key payer) error {
 		}
 		return nil
 	}
-	if _, known := p.funds.SpentOf(key.ws, key.hold); known {
+	if _, known := p.funds.SpentOf(key.ws, key.hold); known || p.Escrow != nil {
 		return nil
 	}
 	p.mu.Lock() // nothing is posted between reading and adding

@@ -25,10 +25,11 @@ const changedHold = "hold"
 // and becomes free again when the row is known to be missing or to have ended. A start restores what is open from the
 // rows.
 type Holds struct {
-	db    *db.DB
-	funds *funds.Funds
-	log   *slog.Logger
-	onEnd func(*db.Tx, func(db.Outcome)) // (*db.Tx).OnEnd, except in tests
+	db     *db.DB
+	funds  *funds.Funds
+	log    *slog.Logger
+	escrow *Escrow                        // nil on SQLite
+	onEnd  func(*db.Tx, func(db.Outcome)) // (*db.Tx).OnEnd, except in tests
 
 	mu      sync.Mutex
 	opening map[payer]bool // reserved, and their transactions have not ended; true when they are in doubt
@@ -54,6 +55,9 @@ func (h *Holds) Open(ctx context.Context, tx *db.Tx, ws tenant.ID, id, kind stri
 	if amount <= 0 {
 		return fault.Invalid("amount", "must be above 0")
 	}
+	if h.escrow != nil {
+		return h.openShared(ctx, tx, ws, id, kind, amount)
+	}
 	key := payer{ws, id}
 	if !h.begin(key) {
 		return fault.Conflict("there is a hold of %q already", id)
@@ -73,6 +77,51 @@ func (h *Holds) Open(ctx context.Context, tx *db.Tx, ws tenant.ID, id, kind stri
 	}
 	tx.Touch(changedHold, ws, id)
 	return nil
+}
+
+// openShared opens a hold in a wallet that is shared with other servers. Money that they, or this one, have taken and do not
+// use is gathered while the transaction is rolled back; then it runs again.
+func (h *Holds) openShared(ctx context.Context, tx *db.Tx, ws tenant.ID, id, kind string, amount money.Nano) error {
+	there, err := findHold(ctx, tx.In(ws), id)
+	if err != nil {
+		return err
+	}
+	if there != nil {
+		return fault.Conflict("there is a hold of %q already", id)
+	}
+	p := payer{ws: ws}
+	found, err := readPot(ctx, tx.In(ws), p, h.escrow.node)
+	if err != nil {
+		return err
+	}
+	if found.available() < amount {
+		return &lacking{h.escrow, p, amount, fault.InsufficientBalance.New(
+			"the wallet has $%s free, and $%s are to be set aside", max(0, found.available()), amount)}
+	}
+	if err := insertHold(ctx, tx.In(ws), id, kind, amount); err != nil {
+		return err
+	}
+	tx.Touch(changedHold, ws, id)
+	return nil
+}
+
+// lacking reports that a transaction lacks money that may be in slices. It implements db.Again.
+type lacking struct {
+	escrow *Escrow
+	payer  payer
+	amount money.Nano
+	error  // the refusal, if nothing can be gathered
+}
+
+func (l *lacking) Unwrap() error { return l.error }
+
+// Again gathers the money.
+func (l *lacking) Again(ctx context.Context) error {
+	err := l.escrow.Gather(ctx, l.payer, l.amount)
+	if short := (*funds.Short)(nil); errors.As(err, &short) {
+		return fault.InsufficientBalance.New("the wallet has $%s free, and $%s are to be set aside", short.Free, l.amount)
+	}
+	return err
 }
 
 // begin notes that a hold is being opened, unless it is already.
@@ -134,7 +183,9 @@ func (h *Holds) End(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) err
 // Spent returns what was spent from a hold: the ledger's figure, and what is settled but not yet posted. It never
 // falls, and is never more than the hold's amount.
 func (h *Holds) Spent(ctx context.Context, ws tenant.ID, id string) (money.Nano, error) {
-	if spent, known := h.funds.SpentOf(ws, id); known {
+	if h.escrow != nil {
+		defer whileNothingIsPosted(ctx, h.funds)()
+	} else if spent, known := h.funds.SpentOf(ws, id); known {
 		return spent, nil
 	}
 	row, err := findHold(ctx, h.db.In(ws), id)
@@ -144,11 +195,39 @@ func (h *Holds) Spent(ctx context.Context, ws tenant.ID, id string) (money.Nano,
 	if err != nil {
 		return 0, err
 	}
-	return row.Spent, nil
+	return row.Spent + h.unposted(ws, id), nil
 }
 
-// Left returns what is free in a hold now: 0 when it has ended.
-func (h *Holds) Left(ws tenant.ID, id string) money.Nano { return h.funds.Left(ws, id) }
+// unposted returns what this server has settled of a hold of a shared wallet and not posted.
+func (h *Holds) unposted(ws tenant.ID, id string) money.Nano {
+	if h.escrow == nil {
+		return 0
+	}
+	return h.funds.Unposted(funds.Payer{Workspace: ws, Hold: id})
+}
+
+// Left returns what is free in a hold now: 0 when it has ended. It may miss what other servers have, unless that makes it
+// less than enough.
+func (h *Holds) Left(ctx context.Context, ws tenant.ID, id string, enough money.Nano) (money.Nano, error) {
+	if h.escrow == nil {
+		return h.funds.Left(ws, id), nil
+	}
+	p := payer{ws, id}
+	for gathered := false; ; gathered = true {
+		found, err := readPot(ctx, h.db.In(ws), p, h.escrow.node)
+		if err != nil || !found.Open {
+			return 0, err
+		}
+		mine := h.funds.Look(p.funds())
+		left := found.available() + max(0, mine.Free) + mine.Idle
+		if left >= enough || found.Elsewhere == 0 || gathered || db.Bound(ctx) {
+			return left, nil
+		}
+		if err := h.escrow.Gather(ctx, p, enough); err != nil && !errors.As(err, new(*funds.Short)) {
+			return 0, err
+		}
+	}
+}
 
 // An OpenHold is a hold that has not ended, as an operator sees it.
 type OpenHold struct {
@@ -161,9 +240,14 @@ type OpenHold struct {
 
 // List returns the open holds of a workspace, the oldest first.
 func (h *Holds) List(ctx context.Context, ws tenant.ID) ([]OpenHold, error) {
+	if h.escrow != nil {
+		defer whileNothingIsPosted(ctx, h.funds)()
+	}
 	all, err := listHolds(ctx, h.db.In(ws))
 	for i := range all {
-		if spent, known := h.funds.SpentOf(ws, all[i].ID); known {
+		if h.escrow != nil {
+			all[i].Spent += h.unposted(ws, all[i].ID)
+		} else if spent, known := h.funds.SpentOf(ws, all[i].ID); known {
 			all[i].Spent = spent
 		}
 		all[i].Left = all[i].Amount - all[i].Spent

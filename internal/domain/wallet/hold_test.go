@@ -47,7 +47,7 @@ func (b *process) endHold(ws tenant.ID, id string) {
 // openFrom opens a request that a named hold pays for.
 func (b *process) openFrom(ws tenant.ID, hold, request string, amount money.Nano) *till.Tab {
 	b.t.Helper()
-	tab, err := b.till.Open(journal.Charge{Request: request, Workspace: ws, Key: "rs_1", Route: "chat", Hold: hold}, amount)
+	tab, err := b.till.Open(b.t.Context(), journal.Charge{Request: request, Workspace: ws, Key: "rs_1", Route: "chat", Hold: hold}, amount)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -67,14 +67,18 @@ func (b *process) spendFrom(ws tenant.ID, hold, request string, cost int64) {
 func (b *process) wantHold(ws tenant.ID, id string, spent, left money.Nano) {
 	b.t.Helper()
 	got, err := b.poster.Holds.Spent(b.t.Context(), ws, id)
-	if err != nil || got != spent || b.poster.Holds.Left(ws, id) != left {
-		b.t.Errorf("%s has spent %d and has %d free, want %d and %d: %v", id, got, b.poster.Holds.Left(ws, id), spent, left, err)
+	has := left
+	if err == nil {
+		has, err = b.poster.Holds.Left(b.t.Context(), ws, id, left)
+	}
+	if err != nil || got != spent || has != left {
+		b.t.Errorf("%s has spent %d and has %d free, want %d and %d: %v", id, got, has, spent, left, err)
 	}
 }
 
 func (b *process) wantBalance(ws tenant.ID, want funds.Balance) {
 	b.t.Helper()
-	if got := b.funds.Balance(ws); got != want {
+	if got := b.balance(ws); got != want {
 		b.t.Errorf("%s has %+v, want %+v", ws, got, want)
 	}
 }
@@ -129,7 +133,7 @@ func TestAHoldOfAnotherWorkspaceIsNeitherSpentNorSeenNorEnded(t *testing.T) {
 		if err := b.openHold("ws_a", "rs_1", 400); err != nil {
 			t.Fatal(err)
 		}
-		_, err := b.till.Open(journal.Charge{Request: "req_1", Workspace: "ws_b", Hold: "rs_1"}, 10)
+		_, err := b.till.Open(b.t.Context(), journal.Charge{Request: "req_1", Workspace: "ws_b", Hold: "rs_1"}, 10)
 		var short *till.InsufficientFunds
 		if !errors.As(err, &short) || !short.Ended || short.Free != 0 {
 			t.Errorf("%v", err)
@@ -211,7 +215,9 @@ func TestAnOpeningThatDoesNotCommitFreesItsMoney(t *testing.T) {
 				b.fund("ws_a", 1000)
 				attempt(t.Context(), d, func(ctx context.Context, tx *db.Tx) error {
 					err := b.poster.Holds.Open(ctx, tx, "ws_a", "rs_1", "reward", 700)
-					b.wantBalance("ws_a", funds.Balance{Balance: 1000, Held: 700}) // before it commits
+					if d.Engine == db.SQLite { // else it is the row that holds
+						b.wantBalance("ws_a", funds.Balance{Balance: 1000, Held: 700}) // before it commits
+					}
 					return err
 				})
 				if err := b.poster.Holds.Resolve(t.Context()); err != nil {
@@ -387,7 +393,7 @@ func TestTheLedgerTakesNoMoreFromAHoldThanIsInItAndNothingThatIsReserved(t *test
 		}
 		var paid map[payer]money.Nano
 		_, err := d.Tx(t.Context(), func(tx *db.Tx) (err error) {
-			paid, err = postUsage(t.Context(), tx, usage.NewDays(), byWorkspace(charges))
+			paid, err = postUsage(t.Context(), tx, usage.NewDays(), byWorkspace(charges), nil)
 			return err
 		})
 		if err != nil {

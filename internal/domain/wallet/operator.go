@@ -52,8 +52,12 @@ func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (W
 	if err != nil {
 		return Wallet{}, err
 	}
+	balance, err := o.store.Show(ctx, ws)
+	if err != nil {
+		return Wallet{}, err
+	}
 	owed, err := o.store.Owed(ctx, ws)
-	return Wallet{Balance: o.store.Show(ws), Holds: append([]OpenHold{}, holds...), Owed: owed}, err
+	return Wallet{Balance: balance, Holds: append([]OpenHold{}, holds...), Owed: owed}, err
 }
 
 // A TopUp asks for money to be added.

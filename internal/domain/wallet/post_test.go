@@ -31,6 +31,9 @@ import (
 
 func TestAWalletThatCannotPayIsEmptiedAndTheRestIsOverage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		if d.Engine == db.Postgres {
+			t.Skip("a server takes no more than its slice there: TestAServerThatIsForgottenTakesNothingAnyMore")
+		}
 		b := startProcess(t, d, journaltest.NewDisk())
 		b.fund("ws_a", 100)
 		b.fund("ws_none", 0)
@@ -43,7 +46,7 @@ func TestAWalletThatCannotPayIsEmptiedAndTheRestIsOverage(t *testing.T) {
 		b.spend("ws_none", "req_none", 30)
 		b.spend("ws_rich", "req_rich", 30)
 		b.drain()
-		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Balance: 900, Spent: 100}) {
+		if got := b.balance("ws_a"); got != (funds.Balance{Balance: 900, Spent: 100}) {
 			t.Errorf("memory has %+v, and the ledger took 100", got)
 		}
 		want := []usedRow{
@@ -84,7 +87,7 @@ func TestAWalletThatCannotPayIsEmptiedAndTheRestIsOverage(t *testing.T) {
 		if err := b.poster.Fill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Spent: 100}) {
+		if got := b.balance("ws_a"); got != (funds.Balance{Spent: 100}) {
 			t.Errorf("memory has %+v", got)
 		}
 		b.checkProof()
@@ -168,7 +171,7 @@ func TestAChargeThatIsPostedTwiceIsRefusedByTheTable(t *testing.T) {
 		before := b.state()
 		charge := journal.Charge{Request: "req_1", Workspace: "ws_a", At: at(t, d, "req_1"), Route: "chat", Cost: 10, Charged: 10}
 		_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := postUsage(t.Context(), tx, usage.NewDays(), map[tenant.ID][]*journal.Charge{"ws_a": {&charge}})
+			_, err := postUsage(t.Context(), tx, usage.NewDays(), map[tenant.ID][]*journal.Charge{"ws_a": {&charge}}, nil)
 			return err
 		})
 		if !db.Duplicate(err) {
@@ -215,7 +218,7 @@ func TestConcurrentAndRepeatedDrainsPostOnce(t *testing.T) {
 		for s := range spenders {
 			spending.Go(func() {
 				for i := range each {
-					tab, err := b.till.Open(journal.Charge{Request: fmt.Sprintf("req_%d_%d", s, i), Workspace: "ws_a"}, 100)
+					tab, err := b.till.Open(b.t.Context(), journal.Charge{Request: fmt.Sprintf("req_%d_%d", s, i), Workspace: "ws_a"}, 100)
 					if err != nil {
 						t.Error(err)
 						return
@@ -242,7 +245,7 @@ func TestConcurrentAndRepeatedDrainsPostOnce(t *testing.T) {
 		if after := b.state(); after != before {
 			t.Errorf("draining again changed\n%s\nto\n%s", before, after)
 		}
-		if got := b.funds.Balance("ws_a"); got.Spent != 7*spenders*each {
+		if got := b.balance("ws_a"); got.Spent != 7*spenders*each {
 			t.Errorf("%+v", got)
 		}
 		b.poster.removePosted() // the drainers may have ended before the last entries were posted
@@ -291,7 +294,7 @@ func TestManyEntriesOfManyWorkspacesArePosted(t *testing.T) {
 			t.Errorf("%d rows", len(rows))
 		}
 		for ws, spent := range want {
-			if got := b.funds.Balance(ws); got != (funds.Balance{Balance: 1_000_000 - spent, Spent: spent}) {
+			if got := b.balance(ws); got != (funds.Balance{Balance: 1_000_000 - spent, Spent: spent}) {
 				t.Errorf("%s has %+v, and spent %d", ws, got, spent)
 			}
 		}
@@ -325,7 +328,7 @@ func TestMemoryCountsACommitWhoseAnswerWasLostOnce(t *testing.T) {
 			}
 		}
 		b.drain()
-		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Balance: 990, Spent: 10}) {
+		if got := b.balance("ws_a"); got != (funds.Balance{Balance: 990, Spent: 10}) {
 			t.Errorf("%+v", got)
 		}
 		b.checkProof()
@@ -369,7 +372,7 @@ func TestACommitThatTakesEffectLateDoesNotStopThePoster(t *testing.T) {
 		if rows := b.rows(); len(rows) != 2 {
 			t.Errorf("%+v", rows)
 		}
-		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Balance: 970, Spent: 30}) {
+		if got := b.balance("ws_a"); got != (funds.Balance{Balance: 970, Spent: 30}) {
 			t.Errorf("%+v", got)
 		}
 		b.checkProof()
@@ -388,7 +391,7 @@ func TestWithoutTheDatabaseChargesWaitInTheJournal(t *testing.T) {
 			}
 			b.poster.removePosted()
 		}
-		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Balance: 950, Spent: 50}) {
+		if got := b.balance("ws_a"); got != (funds.Balance{Balance: 950, Spent: 50}) {
 			t.Errorf("%+v", got)
 		}
 		if b.poster.Lag() == 0 {

@@ -31,7 +31,8 @@ const Killed = string(outcome.Killed)
 // journal position commits in the same transaction as the charges before it. Every entry is therefore posted exactly
 // once, whichever process or connection dies when.
 type Poster struct {
-	Holds *Holds // the named holds
+	Holds  *Holds  // the named holds
+	Escrow *Escrow // what is taken of wallets that are shared with other servers; nil on SQLite
 
 	db      *db.DB
 	journal *journal.Journal
@@ -44,12 +45,14 @@ type Poster struct {
 	posted    journal.Position // the cursor as committed in the ledger
 	read      journal.Position // at or after posted; between the two there is nothing to post
 	inDoubt   *batch           // a batch whose COMMIT was not answered: it may have committed, or may still commit
+	within    *limits          // of the charges that are being inserted; nil for no limit
 	recovered bool             // Recover is done: what is posted from now on was settled in this process's memory
 	wake      chan struct{}    // wakes Run
 	behind    chan struct{}    // wakes Sync: a posting has failed
 	freed     chan struct{}    // wakes CollectLoop: a named hold has ended
 
-	asideCount atomic.Int64 // charges that were set aside
+	paid       map[tenant.ID]money.Nano // what each workspace had paid in the last day, at the start
+	asideCount atomic.Int64             // charges that were set aside
 
 	lagMu       sync.Mutex       // protects the fields below; never held during I/O
 	behindSince time.Time        // since when entries wait beyond their turn; zero when none do
@@ -60,14 +63,22 @@ type Poster struct {
 // NewPoster returns a poster that posts j to the ledger in d and keeps f up to date.
 func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Poster {
 	days := usage.NewDays() // postings are serialized
-	insert := func(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
-		return postUsage(ctx, tx, days, batch)
+	if d.Engine == db.Postgres {
+		days = days.Of(j.ID)
 	}
-	return &Poster{
+	p := &Poster{
 		Holds: newHolds(d, f, log),
-		db:    d, journal: j, funds: f, log: log, tx: d.Tx, insert: insert,
+		db:    d, journal: j, funds: f, log: log, tx: d.Tx,
 		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 	}
+	p.insert = func(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
+		return postUsage(ctx, tx, days, batch, p.within)
+	}
+	if d.Engine == db.Postgres {
+		p.Escrow = newEscrow(d, j.ID, f, log)
+		p.Holds.escrow = p.Escrow
+	}
+	return p
 }
 
 // Sources returns what the feed has to know.
@@ -121,11 +132,30 @@ func (p *Poster) Recover(ctx context.Context) (Recovered, error) {
 		}
 		found.Orphans = len(orphans)
 	}
+	if err := p.dropSlices(ctx); err != nil {
+		return found, err
+	}
 	p.posted, p.read, p.recovered = fresh, fresh, true
 	if err := p.journal.Begin(); err != nil {
 		return found, err
 	}
 	return found, p.journal.Forget(fresh.Segment)
+}
+
+// dropSlices gives back what the last process has taken: everything that it spent is posted.
+func (p *Poster) dropSlices(ctx context.Context) error {
+	if p.Escrow == nil {
+		return nil
+	}
+	_, err := p.db.Tx(ctx, func(tx *db.Tx) error {
+		if p.Escrow.Fence != nil {
+			if err := p.Escrow.Fence(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return dropSlices(ctx, tx, p.journal.ID)
+	})
+	return err
 }
 
 // RestoreRecent loads what workspaces have paid and abandoned in the last day into memory. It is called once, after
@@ -135,8 +165,12 @@ func (p *Poster) RestoreRecent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.paid = make(map[tenant.ID]money.Nano, len(all))
 	for ws, sums := range all {
 		p.funds.Restore(ws, sums)
+		for _, one := range sums {
+			p.paid[ws] += one.Paid
+		}
 	}
 	return nil
 }
@@ -225,9 +259,17 @@ func (p *Poster) post(ctx context.Context, next journal.Position, charges []*jou
 // first COMMIT took effect. The cursor is the fencing token: advanceCursor succeeds only from the position that this
 // process has posted up to.
 func (p *Poster) commit(ctx context.Context, b *batch) error {
+	p.funds.Ledger.Lock()
+	defer p.funds.Ledger.Unlock()
 	_, err := p.tx(ctx, func(tx *db.Tx) error {
 		if err := advanceCursor(ctx, tx, p.journal.ID, p.posted, b.next); err != nil {
 			return err
+		}
+		if p.within = nil; p.Escrow != nil {
+			var err error
+			if p.within, err = p.Escrow.readLimits(ctx, tx, b.charges, !p.recovered); err != nil {
+				return err
+			}
 		}
 		insert := func() (map[payer]money.Nano, error) { return p.insertContained(ctx, tx, b.charges) }
 		if b.oneByOne {
@@ -236,6 +278,11 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 		paid, err := insert()
 		if err != nil {
 			return fmt.Errorf("post usage: %w", err)
+		}
+		if p.Escrow != nil {
+			if err := p.Escrow.charge(ctx, tx, p.within); err != nil {
+				return err
+			}
 		}
 		b.paid = paid
 		return nil
@@ -381,7 +428,11 @@ func (p *Poster) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			if err := p.Drain(last); err != nil {
+			err := p.Drain(last)
+			if err == nil && p.Escrow != nil {
+				err = p.Escrow.Leave(last)
+			}
+			if err != nil {
 				p.log.Warn("not everything was posted; the next start does it", "err", err)
 			}
 			return

@@ -49,6 +49,16 @@ func newProcess(t *testing.T, d *db.DB, disk *journaltest.Disk) *process {
 	return b
 }
 
+// balance returns the money of a workspace as it is shown.
+func (b *process) balance(ws tenant.ID) funds.Balance {
+	b.t.Helper()
+	shown, err := NewStore(b.db, nil, b.funds).Show(b.t.Context(), ws)
+	if err != nil {
+		b.t.Error(err)
+	}
+	return shown
+}
+
 // startProcess returns a process that has recovered.
 func startProcess(t *testing.T, d *db.DB, disk *journaltest.Disk) *process {
 	t.Helper()
@@ -108,7 +118,7 @@ func (b *process) spend(ws tenant.ID, request string, cost int64) {
 
 func (b *process) open(ws tenant.ID, request string, hold money.Nano) *till.Tab {
 	b.t.Helper()
-	tab, err := b.till.Open(journal.Charge{Request: request, Workspace: ws, Key: "key_1", Route: "chat", Requested: "m"}, hold)
+	tab, err := b.till.Open(b.t.Context(), journal.Charge{Request: request, Workspace: ws, Key: "key_1", Route: "chat", Requested: "m"}, hold)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -162,7 +172,7 @@ func (b *process) checkProof() {
 		b.t.Fatal(err)
 	}
 	for _, w := range wallets {
-		if got := b.funds.Balance(w.WorkspaceID); got.Balance != w.Amount || got.Held != 0 {
+		if got := b.balance(w.WorkspaceID); got.Balance != w.Amount || got.Held != 0 {
 			b.t.Errorf("%s has %+v in memory and %d in the ledger", w.WorkspaceID, got, w.Amount)
 		}
 	}
@@ -416,7 +426,7 @@ func TestARecoveryThatCannotStartItsJournalIsCompletedByTheNext(t *testing.T) {
 		if found := b.recover(); found.Orphans != 0 {
 			t.Errorf("%+v, although the first had charged it", found)
 		}
-		if got := b.funds.Balance("ws_a"); got.Balance != 983 {
+		if got := b.balance("ws_a"); got.Balance != 983 {
 			t.Errorf("%+v", got)
 		}
 		b.spend("ws_a", "req_3", 5)
@@ -440,17 +450,17 @@ func TestARestartKeepsTheAllowancesOfTheDay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := b.funds.Balance("ws_a")
+		before := b.balance("ws_a")
 		next := b.killed()
 		next.funds.Allow(allowance)
 		next.recover()
 		if err := next.poster.RestoreRecent(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if after := next.funds.Balance("ws_a"); after != before || after.Excused == 0 || after.Excused > after.Allowance {
+		if after := next.balance("ws_a"); after != before || after.Excused == 0 || after.Excused > after.Allowance {
 			t.Errorf("%+v before the restart, %+v after it", before, after)
 		}
-		if b := next.funds.Balance("ws_b"); b.Excused != 0 || b.Allowance != 10 {
+		if b := next.balance("ws_b"); b.Excused != 0 || b.Allowance != 10 {
 			t.Errorf("another workspace: %+v", b)
 		}
 		if proof := next.proof(); !proof.OK {

@@ -46,7 +46,10 @@ func (h *Handler) show(ctx context.Context, caller tenant.Caller, _ api.None) (O
 	if err != nil {
 		return OwnWallet{}, err
 	}
-	balance := h.store.Show(caller.Workspace)
+	balance, err := h.store.Show(ctx, caller.Workspace)
+	if err != nil {
+		return OwnWallet{}, err
+	}
 	w := OwnWallet{
 		Object: "wallet", Balance: balance, Free: balance.Balance - balance.Held, Running: balance.Held, Holds: append([]OpenHold{}, holds...),
 	}

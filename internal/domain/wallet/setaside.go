@@ -40,9 +40,11 @@ func (p *Poster) insertContained(
 func (p *Poster) insertOneByOne(ctx context.Context, tx *db.Tx, b *batch) (map[payer]money.Nano, error) {
 	paid := make(map[payer]money.Nano, len(b.charges))
 	b.aside = nil
+	var before *limits
 	for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
 		for _, c := range b.charges[ws] {
 			one := map[tenant.ID][]*journal.Charge{ws: {c}}
+			before = p.within.mark()
 			_, err := p.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error {
 				took, err := p.insertContained(ctx, tx, one)
 				for who, amount := range took {
@@ -50,6 +52,9 @@ func (p *Poster) insertOneByOne(ctx context.Context, tx *db.Tx, b *batch) (map[p
 				}
 				return err
 			})
+			if err != nil {
+				p.within.reset(before)
+			}
 			switch {
 			case isPoisonous(err) && len(b.aside) == maxSetAside:
 				return nil, fmt.Errorf("more than %d charges of a batch cannot be posted", maxSetAside)

@@ -20,7 +20,7 @@ import (
 // poison makes posting any batch panic in which a charge of a request is. (No values of a charge are known to do so.)
 func (b *process) poison(isPoisonous func(request string) bool) {
 	b.poster.insert = func(ctx context.Context, tx *db.Tx, charges map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
-		paid, err := postUsage(ctx, tx, usage.NewDays(), charges) // what was written before the panic is rolled back
+		paid, err := postUsage(ctx, tx, usage.NewDays(), charges, b.poster.within) // what was written before the panic is rolled back
 		for _, some := range charges {
 			for _, c := range some {
 				if isPoisonous(c.Request) {
@@ -76,7 +76,7 @@ func TestAChargeWhosePostingPanicsIsSetAsideAndNotForgotten(t *testing.T) {
 			t.Errorf("%s are posted", got)
 		}
 		b.checkProof()
-		if got := b.funds.Balance("ws_a"); got.Balance != 990 || got.Spent != 10 {
+		if got := b.balance("ws_a"); got.Balance != 990 || got.Spent != 10 {
 			t.Errorf("%+v", got)
 		}
 		checkSetAside(t, b)

@@ -33,10 +33,10 @@ var (
 // callers were told. Everything follows from the seed: -run Simulat -seed N replays a failure.
 func TestSimulatedAccidentsNeverLoseOrDoubleACharge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		seeds := *seedsFlag
 		if d.Engine == db.Postgres {
-			seeds = (seeds + 3) / 4
+			t.Skip("wallets are shared there: TestSimulatedServersNeverLoseOrDoubleACharge")
 		}
+		seeds := *seedsFlag
 		for seed := uint64(1); seed <= seeds; seed++ {
 			if *seedFlag != 0 {
 				seed = *seedFlag
@@ -204,7 +204,7 @@ func (s *simulation) arrive() {
 	s.made++
 	g := &request{id: fmt.Sprintf("req_%s_%d", ws, s.made), ws: ws, hold: s.payerOf(ws)}
 	charge := journal.Charge{Request: g.id, Workspace: ws, Route: "chat", Hold: g.hold}
-	tab, err := s.till.Open(charge, money.Nano(s.random.IntN(100)))
+	tab, err := s.till.Open(s.t.Context(), charge, money.Nano(s.random.IntN(100)))
 	if err != nil {
 		return // insufficient funds, or the journal fails: either way nothing happened
 	}

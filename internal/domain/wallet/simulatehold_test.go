@@ -213,7 +213,7 @@ func (s *simulation) holdInvariants() {
 			continue
 		}
 		spent, err := s.poster.Holds.Spent(s.t.Context(), h.ws, h.id)
-		if err != nil || spent < h.spent || spent > h.amount || s.poster.Holds.Left(h.ws, h.id) > h.amount-spent {
+		if err != nil || spent < h.spent || spent > h.amount || s.funds.Left(h.ws, h.id) > h.amount-spent {
 			s.t.Errorf("%+v has spent %d: %v", h, spent, err)
 		}
 		h.spent = spent

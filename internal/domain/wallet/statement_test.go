@@ -104,7 +104,7 @@ func act(t *testing.T, d *db.DB, ws tenant.ID, name string, at clock.Time, kind 
 				{Request: "req_a" + name, Workspace: ws, Key: "key_1", Model: "m1", At: at.Add(-late), Usage: live.Usage{Input: 3}, Price: price, Cost: 3, Charged: 3},
 				{Request: "req_b" + name, Workspace: ws, Key: "key_2", Model: "m2", At: at, Usage: live.Usage{Input: int64(amount)}, Price: price, Cost: amount, Charged: amount},
 			}
-			_, err := postUsage(t.Context(), tx, usage.NewDays(), map[tenant.ID][]*journal.Charge{ws: charges})
+			_, err := postUsage(t.Context(), tx, usage.NewDays(), map[tenant.ID][]*journal.Charge{ws: charges}, nil)
 			return err
 		}
 		held, err := balances(t.Context(), tx.Across("test"), []tenant.ID{ws})

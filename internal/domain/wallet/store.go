@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -62,8 +63,11 @@ func (s *Store) TopUp(
 	if err != nil {
 		return funds.Balance{}, err
 	}
-	after := s.funds.Balance(ws)
-	if db.Bound(ctx) { // the feed updates memory when the outer transaction has committed
+	after, err := s.Show(ctx, ws)
+	if err != nil {
+		return funds.Balance{}, err
+	}
+	if db.Bound(ctx) && s.escrow() == nil { // the feed updates memory when the outer transaction has committed
 		after.Balance += now - before
 	}
 	return after, nil
@@ -273,8 +277,49 @@ func advanceCursor(ctx context.Context, tx *db.Tx, journalID string, from, to jo
 	return err
 }
 
-// Show returns a workspace's money now, with what running requests hold of it.
-func (s *Store) Show(ws tenant.ID) funds.Balance { return s.funds.Balance(ws) }
+// whileNothingIsPosted waits until nothing is being posted, so that the ledger and what is not posted can be read together,
+// and lets nothing be posted until release is called. It waits only briefly, and not at all in a transaction, for which the
+// posting may wait: then a figure may count what is just being posted twice.
+func whileNothingIsPosted(ctx context.Context, f *funds.Funds) (release func()) {
+	if db.Bound(ctx) {
+		return func() {}
+	}
+	for range 100 {
+		if f.Ledger.TryRLock() {
+			return f.Ledger.RUnlock
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return func() {}
+}
+
+// Show returns a workspace's money now, with what running requests hold of it. Where the wallet is shared, it has what the
+// ledger has and what this server has not posted; what other servers have settled, or hold, counts when they post.
+func (s *Store) Show(ctx context.Context, ws tenant.ID) (funds.Balance, error) {
+	b, e := s.funds.Balance(ws), s.escrow()
+	if e == nil {
+		return b, nil
+	}
+	defer whileNothingIsPosted(ctx, s.funds)()
+	p, err := readPot(ctx, s.db.In(ws), payer{ws: ws}, e.node)
+	if err != nil {
+		return b, err
+	}
+	type row struct{ Balance, Credited, Reserved money.Nano }
+	is, err := db.One[row](ctx, s.db.In(ws), `
+		SELECT COALESCE((SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = 'wallet'), 0) AS balance,
+			COALESCE((SELECT -amount FROM ledger_balances WHERE workspace_id = $1 AND account = 'funding'), 0) AS credited,
+			CAST(COALESCE((SELECT SUM(amount - spent) FROM named_holds WHERE workspace_id = $1 AND ended_at = 0), 0) AS BIGINT)
+				AS reserved`)
+	if err != nil {
+		return b, fmt.Errorf("read a wallet: %w", err)
+	}
+	held, unposted, named := s.funds.Shared(ws)
+	b.Balance = is.Balance - unposted - named
+	b.Spent = is.Credited - b.Balance
+	b.Held = min(is.Reserved-named+held+p.Held, b.Balance)
+	return b, nil
+}
 
 // Funded reports whether the wallet was ever topped up.
 func (s *Store) Funded(ctx context.Context, ws tenant.ID) (bool, error) {

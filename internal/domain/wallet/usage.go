@@ -32,7 +32,7 @@ var usageLayout = chain.NewLayout("usage_rows", usageColumns)
 // rows of their days, and what the named holds paid to what they have spent. It returns what the wallets and the holds
 // paid.
 func postUsage(
-	ctx context.Context, tx *db.Tx, days *usage.Days, batch map[tenant.ID][]*journal.Charge,
+	ctx context.Context, tx *db.Tx, days *usage.Days, batch map[tenant.ID][]*journal.Charge, within *limits,
 ) (map[payer]money.Nano, error) {
 	workspaces := slices.Sorted(maps.Keys(batch))
 	across := tx.Across("the rows name their workspaces")
@@ -48,7 +48,7 @@ func postUsage(
 	transfers := make([]transfer, 0, len(batch))
 	rows, sums := newUsageBatch(batch), usage.NewBatch()
 	for _, ws := range workspaces {
-		has := available{wallet: held[accountKey{ws, accountWallet}], reserved: reserved[ws]}
+		has := available{ws: ws, wallet: held[accountKey{ws, accountWallet}], reserved: reserved[ws], within: within}
 		if has.holds, err = readHolds(ctx, tx.In(ws), namedBy(batch[ws])); err != nil {
 			return nil, err
 		}
@@ -143,13 +143,15 @@ func (s *usageBatch) price(of live.Rates) (string, error) {
 
 // available is what the charges of a workspace can be paid from, according to the ledger.
 type available struct {
+	ws       tenant.ID
 	wallet   money.Nano
 	reserved money.Nano          // what the open holds have left of the wallet
 	holds    map[string]*holdRow // that the charges name
+	within   *limits             // where the wallet is shared with other servers; else nil
 }
 
 // pay returns what each request is charged, reduced to what its hold or the wallet can pay. The holds in memory have
-// ensured that already, unless two servers spent from one wallet.
+// ensured that already.
 func (a *available) pay(batch []*journal.Charge) (each []money.Nano, charged, cost money.Nano) {
 	each = make([]money.Nano, len(batch))
 	for i, c := range batch {
@@ -164,6 +166,7 @@ func (a *available) pay(batch []*journal.Charge) (each []money.Nano, charged, co
 // ledger does not have pays nothing.
 func (a *available) take(hold string, amount money.Nano) money.Nano {
 	h, free := a.holds[hold], a.wallet-a.reserved
+	amount = min(amount, a.within.left(payer{a.ws, hold}))
 	switch {
 	case hold == "":
 		amount = min(amount, free)
@@ -175,6 +178,7 @@ func (a *available) take(hold string, amount money.Nano) money.Nano {
 		amount = min(amount, h.Amount-h.Spent, a.wallet)
 	}
 	amount = max(amount, 0)
+	a.within.use(payer{a.ws, hold}, amount)
 	a.wallet -= amount
 	if h != nil {
 		h.Spent += amount

@@ -62,6 +62,9 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	if holds {
 		checks = slices.Concat(checks, holdInvariants)
 	}
+	if has(tables, "wallet_slices") {
+		checks = slices.Concat(checks, sliceInvariants)
+	}
 	if has(tables, "ledger_days") {
 		checks = slices.Concat(checks, billingInvariants)
 	}
@@ -161,6 +164,34 @@ var holdInvariants = []invariant{
 		`SELECT h.workspace_id FROM named_holds h WHERE h.ended_at = 0 GROUP BY h.workspace_id
 			HAVING SUM(h.amount - h.spent) > (SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b
 				WHERE b.workspace_id = h.workspace_id AND b.account = 'wallet')`,
+	},
+}
+
+// sliceInvariants are the rules of what servers have taken.
+var sliceInvariants = []invariant{
+	{
+		"no slice is below zero",
+		`SELECT workspace_id || '/' || hold_id || '/' || node FROM wallet_slices WHERE amount < 0`,
+	},
+	{
+		"every slice is of a wallet, or of a hold of its workspace",
+		`SELECT s.workspace_id || '/' || s.hold_id FROM wallet_slices s LEFT JOIN named_holds h
+			ON h.workspace_id = s.workspace_id AND h.id = s.hold_id WHERE s.hold_id <> '' AND s.amount > 0 AND h.id IS NULL`,
+	},
+	{
+		"every open hold covers its slices",
+		`SELECT h.workspace_id || '/' || h.id FROM named_holds h
+			JOIN wallet_slices s ON s.workspace_id = h.workspace_id AND s.hold_id = h.id
+			WHERE h.ended_at = 0 GROUP BY h.workspace_id, h.id, h.amount, h.spent HAVING SUM(s.amount) > h.amount - h.spent`,
+	},
+	{
+		"every wallet covers its slices and what its open holds have left",
+		`SELECT taken.workspace_id FROM (
+				SELECT s.workspace_id, s.amount FROM wallet_slices s WHERE ` + notOpen + ` UNION ALL
+				SELECT workspace_id, amount - spent FROM named_holds WHERE ended_at = 0
+			) AS taken GROUP BY taken.workspace_id
+			HAVING SUM(taken.amount) > (SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b
+				WHERE b.workspace_id = taken.workspace_id AND b.account = 'wallet')`,
 	},
 }
 

@@ -27,6 +27,24 @@ func addWorkspace(t *testing.T, d *db.DB, ws tenant.ID) {
 	}
 }
 
+func shown(t *testing.T, s *wallet.Store, ws tenant.ID) funds.Balance {
+	t.Helper()
+	b, err := s.Show(t.Context(), ws)
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+func left(t *testing.T, holds *wallet.Holds, id string) money.Nano {
+	t.Helper()
+	free, err := holds.Left(t.Context(), "ws_a", id, 0)
+	if err != nil {
+		t.Error(err)
+	}
+	return free
+}
+
 // newStore is a ledger with its feed and its money in memory.
 func newStore(t *testing.T, d *db.DB) *wallet.Store {
 	t.Helper()
@@ -80,12 +98,12 @@ func TestAHoldIsInForceWhenItsChangeReturns(t *testing.T) {
 			end := func(ctx context.Context) error {
 				return changes.Change(ctx, func(tx *db.Tx) error { return holds.End(ctx, tx, "ws_a", id) })
 			}
-			if err := run(t.Context(), open); err != nil || holds.Left("ws_a", id) != 700 || s.Show("ws_a").Held != 700 {
-				t.Errorf("%s is open: %v, %+v", id, err, s.Show("ws_a"))
+			if err := run(t.Context(), open); err != nil || left(t, holds, id) != 700 || shown(t, s, "ws_a").Held != 700 {
+				t.Errorf("%s is open: %v, %+v", id, err, shown(t, s, "ws_a"))
 			}
 			for range 2 {
-				if err := run(t.Context(), end); err != nil || holds.Left("ws_a", id) != 0 || s.Show("ws_a").Held != 0 {
-					t.Errorf("%s has ended: %v, %+v", id, err, s.Show("ws_a"))
+				if err := run(t.Context(), end); err != nil || left(t, holds, id) != 0 || shown(t, s, "ws_a").Held != 0 {
+					t.Errorf("%s has ended: %v, %+v", id, err, shown(t, s, "ws_a"))
 				}
 			}
 		}
@@ -109,11 +127,11 @@ func TestTopUpsAddUpAndTheLedgerProves(t *testing.T) {
 			})
 		}
 		group.Wait()
-		b := s.Show("ws_a")
+		b := shown(t, s, "ws_a")
 		if b.Balance != 3*workers*each {
 			t.Errorf("balance %s", b.Balance)
 		}
-		if b := s.Show("ws_b"); b.Balance != 0 {
+		if b := shown(t, s, "ws_b"); b.Balance != 0 {
 			t.Errorf("the other workspace has %s", b.Balance)
 		}
 		proof, err := s.Verify(t.Context())
@@ -138,7 +156,7 @@ func TestTopUpRefusesWhatIsNoAmount(t *testing.T) {
 				t.Errorf("%s: %v", amount, err)
 			}
 		}
-		if b := s.Show("ws_a"); b.Balance != 0 {
+		if b := shown(t, s, "ws_a"); b.Balance != 0 {
 			t.Errorf("balance %s", b.Balance)
 		}
 	})

@@ -22,6 +22,8 @@ type Counter struct {
 	// includes everything that was settled when it is called.
 	Spent func(ctx context.Context, ws tenant.ID, before clock.Time) (map[tenant.KeyID]meter.Spent, error)
 
+	Exchange *Exchange // tells of what the other servers spend; nil where there is one server
+
 	mu sync.Mutex // one at a time: when ensure returns, what was spent is counted
 }
 
@@ -78,7 +80,7 @@ func (c *Counter) count(ctx context.Context, ws tenant.ID, subjects ...tenant.Ke
 	for _, subject := range subjects {
 		c.Meter.Begin(subjectID(ws, subject), now)
 	}
-	before, err := c.Spent(ctx, ws, since)
+	before, err := c.spent(ctx, ws, now)
 	if err != nil {
 		for _, subject := range subjects {
 			c.Meter.Forget(subjectID(ws, subject))
@@ -97,6 +99,15 @@ func (c *Counter) count(ctx context.Context, ws tenant.ID, subjects ...tenant.Ke
 		c.Meter.Add(subjectID(ws, subject), since, spent)
 	}
 	return nil
+}
+
+// spent returns what each key of a workspace has spent by now; where there are others, at this server.
+func (c *Counter) spent(ctx context.Context, ws tenant.ID, now time.Time) (map[tenant.KeyID]meter.Spent, error) {
+	before, err := c.Spent(ctx, ws, clock.Of(now)) // it also posts what was settled
+	if err != nil || c.Exchange == nil {
+		return before, err
+	}
+	return c.Exchange.load(ctx, ws, now)
 }
 
 // limitColumns are the columns of a subject's limits, or of none where the row is missing.

@@ -37,11 +37,16 @@ func Module(d Deps) module.Module {
 		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) { return true, nil }},
 	}
 	handler := NewHandler(d.Logged, append(own, d.Steps...)...)
-	return module.Module{
+	made := module.Module{
 		Name:       "workspaces",
 		Routes:     slices.Concat(handler.Routes(), NewOperator(d.DB, d.Store).Routes(), NewTeam(d.DB, d.Store).Routes()),
 		Publishers: publishers,
 		Background: []module.Loop{{Name: "record uses of keys", Run: func(ctx context.Context) { identity.RecordUses(ctx, d.Log) }}},
 		Setup:      own,
 	}
+	if c := d.Store.Counter; c != nil && c.Exchange != nil {
+		made.Background = append(made.Background, module.Loop{Name: "exchange what limits count", Run: c.Exchange.Run})
+		made.Sweep = c.Exchange.sweep
+	}
+	return made
 }

@@ -52,6 +52,10 @@ type Exchange struct {
 
 // A Recorder logs the exchanges of workspaces that have logging enabled.
 type Recorder struct {
+	// Life names this node's present membership, for the sources of draws. Nil, or an empty name, is that of the only
+	// server. It is set before the first draw.
+	Life func() string
+
 	settings  *live.AllSettings
 	spool     *spool.Spool
 	appending sync.RWMutex // read-locked while a row is appended to the spool
@@ -59,6 +63,7 @@ type Recorder struct {
 
 	drawing sync.Mutex      // guards what follows
 	source  string          // of draws
+	life    string          // in which the source began
 	lost    int64           // records that the spool had lost when the source began
 	draws   map[Split]int64 // of the source, so far
 

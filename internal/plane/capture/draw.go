@@ -22,7 +22,8 @@ type Split struct {
 	Epoch     string
 }
 
-// A Place is the place of a drawn request among those of its split. Sources sort by their start.
+// A Place is the place of a drawn request among those of its split. Sources sort by their start, and end with the name of
+// the membership in which they began, if there is one, after a dot.
 type Place struct {
 	Source  string
 	Seq     int64 // from 1; 0 for a request that is not drawn
@@ -133,9 +134,9 @@ func EachDraw(list []byte) iter.Seq2[*Draw, error] {
 // Draw gives a request the next place in its split. What became of the request must be recorded in any case, by Record or
 // by Drawn, once. Then a number is missing in a source only while its request runs, or if the process was killed.
 //
-// A source is this process since its start. It ends earlier when the spool loses a record, which may have been a draw's:
-// after that a later source exists, and nobody waits for what is missing. While the spool could lose records, nothing is
-// drawn.
+// A source is this process since its start. It ends earlier when the spool loses a record, which may have been a draw's, and
+// when this node's membership ends: after that a later source exists, and nobody waits for what is missing. While the spool
+// could lose records, nothing is drawn.
 func (r *Recorder) Draw(of Split) Place {
 	days := r.settings.Of(of.Workspace).LogDays
 	r.drawing.Lock()
@@ -145,12 +146,22 @@ func (r *Recorder) Draw(of Split) Place {
 		return Place{}
 	}
 	at := r.uniqueTime()
-	if r.source == "" || state.Lost != r.lost {
-		r.source, r.lost, r.draws = id.At("src", at.Std()), state.Lost, map[Split]int64{}
+	if life := r.membership(); r.source == "" || state.Lost != r.lost || life != r.life {
+		r.source, r.lost, r.life, r.draws = id.At("src", at.Std()), state.Lost, life, map[Split]int64{}
+		if life != "" {
+			r.source += "." + life
+		}
 	}
 	seq := r.draws[of] + 1
 	r.draws[of] = seq
 	return Place{Source: r.source, Seq: seq, At: at, Expires: at.Add(time.Duration(days) * 24 * time.Hour)}
+}
+
+func (r *Recorder) membership() string {
+	if r.Life == nil {
+		return ""
+	}
+	return r.Life()
 }
 
 // Drawn records what became of a request that was drawn, and is not logged.

@@ -82,6 +82,28 @@ func TestSourcesSortByTheirStart(t *testing.T) {
 	}
 }
 
+// A number that is missing when a node's membership ends is lost, so that the next membership numbers anew.
+func TestTheEndOfAMembershipEndsItsSource(t *testing.T) {
+	settings := live.NewSettings()
+	settings.Put(home, live.Settings{LogDays: 7})
+	s, err := spool.Open(journaltest.NewDisk(), spool.Position{}, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	life := "jrn_1.1"
+	f := fixture{NewRecorder(settings, s), settings, s}
+	f.Life = func() string { return life }
+	first, second := f.place(t, split), f.place(t, split)
+	life = "jrn_1.2"
+	third := f.place(t, split)
+	if first.Source != second.Source || second.Seq != 2 || !strings.HasSuffix(first.Source, ".jrn_1.1") {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	if third.Source <= first.Source || third.Seq != 1 || !strings.HasSuffix(third.Source, ".jrn_1.2") {
+		t.Errorf("%+v, then %+v", second, third)
+	}
+}
+
 // When the spool loses a record, which may be a draw's, a new source begins: nobody waits for the lost one. While the
 // spool cannot take records, nothing is drawn.
 func TestALostRecordEndsItsSource(t *testing.T) {

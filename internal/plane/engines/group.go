@@ -122,6 +122,21 @@ func (g *Group) Busy(id string) (n int) {
 	return n
 }
 
+// BusyAll returns how many requests each replica answers that answers any, also those that were left out.
+func (g *Group) BusyAll() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := map[string]int{}
+	for _, some := range [][]*replica{g.replicas, g.leaving} {
+		for _, r := range some {
+			if r.outstanding > 0 {
+				all[r.ID] += r.outstanding
+			}
+		}
+	}
+	return all
+}
+
 // Use returns how the group is used.
 func (g *Group) Use() Use {
 	g.mu.Lock()
@@ -143,7 +158,7 @@ func (g *Group) Fail(err error) {
 	defer g.mu.Unlock()
 	g.failure, g.woken = err, false
 	if err != nil {
-		g.refuseWaiting(func() error { return refusal(err) })
+		g.refuseWaiting(func() error { return Refusal(err) })
 	}
 }
 
@@ -165,8 +180,8 @@ func (g *Group) refuseWaiting(why func() error) {
 	}
 }
 
-// refusal returns what a caller is told of a failure.
-func refusal(err error) error {
+// Refusal returns what a caller is told of a failure.
+func Refusal(err error) error {
 	var f *fault.Fault
 	if errors.As(err, &f) {
 		own := *f
@@ -228,7 +243,7 @@ func (g *Group) await(ctx context.Context) (*replica, GroupConfig, error) {
 		config.Wake()
 	}
 	if failure != nil {
-		return nil, config, refusal(failure)
+		return nil, config, Refusal(failure)
 	}
 	r, err := g.wait(ctx, w, place, config.Wait)
 	return r, config, err

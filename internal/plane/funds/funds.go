@@ -26,9 +26,14 @@ type Balance struct {
 
 // Funds holds every workspace's money. It is safe for concurrent use.
 type Funds struct {
+	// Ledger is locked while what is settled moves from memory to the ledger. Who reads both locks it for reading.
+	Ledger sync.RWMutex
+
 	seed      maphash.Seed
 	shards    [64]shard
 	allowance atomic.Pointer[Allowance]
+	source    Source     // of more money, when the wallets are shared with other servers; else nil
+	calls     chan Payer // that should be looked at: they are low, or have money to give back
 }
 
 type shard struct {
@@ -36,20 +41,30 @@ type shard struct {
 	accounts map[tenant.ID]*account
 }
 
-// The free money of an account is credited − spent − unposted − held. It is never below zero.
-type account struct {
-	mu       sync.Mutex
+// A purse is money that requests hold and spend. What is free in it is credited − spent − unposted − held, and never below
+// zero. Where wallets are shared with other servers, it is this server's slice: credited is what was taken for it, and
+// spent what was posted from it.
+type purse struct {
 	credited money.Nano // as the ledger says
 	spent    money.Nano // as the ledger says
 	unposted money.Nano // settled, but not yet in the ledger
-	held     money.Nano // by running requests and named holds
-	named    map[string]*named
-	recent   recent
+	held     money.Nano // by running requests and, in a wallet that is not shared, named holds
+	slice    slice
+}
+
+func (p *purse) free() money.Nano { return p.credited - p.spent - p.unposted - p.held }
+
+type account struct {
+	ws tenant.ID
+	mu sync.Mutex
+	purse
+	named  map[string]*named
+	recent recent
 }
 
 // New returns Funds without any money.
 func New() *Funds {
-	f := &Funds{seed: maphash.MakeSeed()}
+	f := &Funds{seed: maphash.MakeSeed(), calls: make(chan Payer, 4096)}
 	f.allowance.Store(&Allowance{})
 	for i := range f.shards {
 		f.shards[i].accounts = map[tenant.ID]*account{}
@@ -68,13 +83,11 @@ func (f *Funds) account(ws tenant.ID) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a = s.accounts[ws]; a == nil {
-		a = &account{}
+		a = &account{ws: ws}
 		s.accounts[ws] = a
 	}
 	return a
 }
-
-func (a *account) free() money.Nano { return a.credited - a.spent - a.unposted - a.held }
 
 // Free returns what a workspace can spend now.
 func (f *Funds) Free(ws tenant.ID) money.Nano {
@@ -105,7 +118,11 @@ func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nan
 		return Hold{}, free, false
 	}
 	a.held += amount
-	return Hold{funds: f, account: a, amount: amount}, free - amount, true
+	if free -= amount; free < a.slice.low {
+		f.call(&a.slice, Payer{Workspace: ws})
+	}
+	a.slice.used = true
+	return Hold{funds: f, account: a, amount: amount}, free, true
 }
 
 // Amount returns the amount set aside.
@@ -120,15 +137,28 @@ func (h *Hold) Cover(cost money.Nano) money.Nano {
 	if h.ended {
 		return min(cost, h.amount)
 	}
-	free, held := a.free(), &a.held
-	if h.named != nil {
-		free, held = h.named.free(), &h.named.held
-	}
-	if more := min(cost-h.amount, free); more > 0 {
-		*held += more
+	from := h.purse()
+	if more := min(cost-h.amount, h.free()); more > 0 {
+		from.held += more
 		h.amount += more
 	}
 	return min(cost, h.amount)
+}
+
+// purse returns where the hold is taken from. The account is locked.
+func (h *Hold) purse() *purse {
+	if h.named != nil {
+		return &h.named.purse
+	}
+	return &h.account.purse
+}
+
+// free returns what is free there. The account is locked.
+func (h *Hold) free() money.Nano {
+	if h.named != nil {
+		return h.named.free()
+	}
+	return h.account.free()
 }
 
 // Settle ends the hold at a time: charged is spent, and the rest becomes free again. charged is at most what Cover
@@ -142,13 +172,19 @@ func (h *Hold) Settle(charged money.Nano, at clock.Time) {
 	}
 	h.ended = true
 	charged = min(max(charged, 0), h.amount)
-	a.unposted += charged
-	if n := h.named; n != nil {
+	n := h.named
+	if n == nil || !n.apart {
+		a.unposted += charged
+	}
+	if n != nil {
 		a.change(n, func() { n.held, n.unposted = n.held-h.amount, n.unposted+charged })
 	} else {
 		a.held -= h.amount
 	}
 	a.recent.add(at, charged, 0)
+	if from := h.purse(); from.slice.scarce {
+		h.funds.setAside(a, n)
+	}
 }
 
 // Release ends the hold and spends nothing. Repeating it, or calling it after Settle, is a no-op.
@@ -160,9 +196,12 @@ func (f *Funds) Posted(ws tenant.ID, hold string, settled, posted money.Nano) {
 	a := f.account(ws)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.unposted -= settled
-	a.spent += posted
-	if n := a.named[hold]; n != nil {
+	n := a.named[hold]
+	if hold == "" || f.source == nil {
+		a.unposted -= settled
+		a.spent += posted
+	}
+	if n != nil {
 		a.change(n, func() { n.unposted, n.spent = n.unposted-settled, n.spent+posted })
 	}
 }
@@ -233,6 +272,11 @@ func (f *Funds) Held() money.Nano {
 		for _, a := range s.accounts {
 			a.mu.Lock()
 			held := a.held
+			for _, n := range a.named {
+				if n.apart {
+					held += n.held
+				}
+			}
 			a.mu.Unlock()
 			if next, fits := sum.Add(held); fits {
 				sum = next

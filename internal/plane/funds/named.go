@@ -9,21 +9,23 @@ import (
 // once. Its money is part of what the wallet holds, so nothing else can spend it, and it never draws what is free in
 // the wallet.
 type named struct {
-	id       string
-	amount   money.Nano
-	spent    money.Nano // as the ledger says
-	unposted money.Nano // settled by its requests, but not yet in the ledger
-	held     money.Nano // by its running requests
-	ended    bool
+	purse // credited is the hold's amount or, where wallets are shared, this server's slice of it
+
+	id    string
+	apart bool // the wallet's purse holds nothing for it: wallets are shared
+	ended bool
 }
 
 // reserved returns what the wallet holds for n: all that is left of an open hold, and what the running requests of an
 // ended one hold.
 func (n *named) reserved() money.Nano {
-	if n.ended {
+	switch {
+	case n.apart:
+		return 0
+	case n.ended:
 		return n.held
 	}
-	return n.amount - n.spent - n.unposted
+	return n.credited - n.spent - n.unposted
 }
 
 // free returns what a request may hold of n.
@@ -31,7 +33,15 @@ func (n *named) free() money.Nano {
 	if n.ended {
 		return 0
 	}
-	return n.amount - n.spent - n.unposted - n.held
+	return n.purse.free()
+}
+
+// left returns what is in the slice of a hold of a shared wallet.
+func (n *named) left() money.Nano {
+	if !n.apart {
+		return 0
+	}
+	return n.credited - n.spent + n.slice.returning
 }
 
 // change changes n, and keeps what the account holds in step. A hold that has ended is forgotten when none of its
@@ -40,7 +50,7 @@ func (a *account) change(n *named, by func()) {
 	before := n.reserved()
 	by()
 	a.held += n.reserved() - before
-	if n.ended && n.held == 0 && n.unposted == 0 && a.named[n.id] == n {
+	if n.ended && n.held == 0 && n.unposted == 0 && n.left() == 0 && a.named[n.id] == n {
 		delete(a.named, n.id)
 	}
 }
@@ -64,7 +74,7 @@ func (f *Funds) Reserve(ws tenant.ID, id string, amount money.Nano) (free money.
 	if id == "" || amount <= 0 || amount > a.free() || a.named[id] != nil {
 		return a.free(), false
 	}
-	a.add(&named{id: id, amount: amount})
+	a.add(&named{id: id, purse: purse{credited: amount}})
 	return a.free(), true
 }
 
@@ -76,6 +86,10 @@ func (f *Funds) End(ws tenant.ID, id string) {
 	defer a.mu.Unlock()
 	if n := a.named[id]; n != nil {
 		a.change(n, func() { n.ended = true })
+		if n.apart {
+			n.slice.scarce = true
+			f.setAside(a, n)
+		}
 	}
 }
 
@@ -93,7 +107,11 @@ func (f *Funds) HoldFrom(ws tenant.ID, id string, amount money.Nano) (hold Hold,
 		return Hold{}, free, true, false
 	}
 	n.held += amount // it is held in the account already
-	return Hold{funds: f, account: a, named: n, amount: amount}, free - amount, true, true
+	if free -= amount; free < n.slice.low {
+		f.call(&n.slice, Payer{ws, id})
+	}
+	n.slice.used = true
+	return Hold{funds: f, account: a, named: n, amount: amount}, free, true, true
 }
 
 // Left returns what is free in a named hold: 0 when it has ended or is not known.
@@ -142,7 +160,7 @@ func (a *account) put(one Named) {
 	case n != nil:
 		a.change(n, func() { n.spent, n.ended = one.Spent, n.ended || one.Ended })
 	case !one.Ended:
-		a.add(&named{id: one.ID, amount: one.Amount, spent: one.Spent})
+		a.add(&named{id: one.ID, purse: purse{credited: one.Amount, spent: one.Spent}})
 	}
 }
 

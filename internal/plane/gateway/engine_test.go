@@ -87,7 +87,7 @@ func TestADedicatedEndpointAnswersAndCostsNothing(t *testing.T) {
 		{request.Chat, strings.Replace(dedicatedRequest, `{`, `{"stream":true,`, 1), streamWithoutUsage, "/v1/chat/completions"},
 		{request.Responses, `{"model":"dedicated/d","input":"hi"}`, "", "/v1/chat/completions"}, // bridged
 	} {
-		if err := b.checkFunds(home, ""); err != nil {
+		if err := b.checkFunds(b.t.Context(), home, ""); err != nil {
 			t.Fatal(err)
 		}
 		w, err := b.askFrom(t.Context(), c.endpoint, c.body)

@@ -51,7 +51,7 @@ func TestAnEmptyWalletIsRefusedBeforeTheBodyUnlessSomethingIsFree(t *testing.T) 
 		if b.funds.Credit(home, 0); c.prepare != nil {
 			c.prepare(b)
 		}
-		err := b.checkFunds(home, c.cache)
+		err := b.checkFunds(b.t.Context(), home, c.cache)
 		if refused := err != nil; refused != c.refused || refused && fault.From(err).Status != http.StatusPaymentRequired {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -58,7 +59,7 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	}
 	defer pass.Leave()
 	cached := edge.FirstValue(r.Header, "X-Service-Cache")
-	if err := g.checkFunds(caller.Workspace, cached); err != nil {
+	if err := g.checkFunds(r.Context(), caller.Workspace, cached); err != nil {
 		return err
 	}
 	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
@@ -80,12 +81,15 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 
 // checkFunds refuses, before the body is read, what no body could make affordable: the wallet has nothing free, no
 // model costs this workspace nothing, and no answer can come from the cache. (Only what was paid for is cached.)
-func (g *Gateway) checkFunds(ws tenant.ID, cached string) error {
-	free := g.Till.Free(ws, "")
-	if free > 0 {
+func (g *Gateway) checkFunds(ctx context.Context, ws tenant.ID, cached string) error {
+	if g.Till.Free(ws, "") > 0 {
 		return nil
 	}
-	if on := cached == "on" || cached == "" && g.Workspaces.Of(ws).Cache; on && g.Till.Spent(ws) > 0 {
+	free, spent, err := g.Till.Look(ctx, ws)
+	if err != nil || free > 0 {
+		return err
+	}
+	if on := cached == "on" || cached == "" && g.Workspaces.Of(ws).Cache; on && spent > 0 {
 		return nil
 	}
 	if g.models(g.Fleet()).HasFree(ws, g.settings.Load().OwnKeyFee > 0) {

@@ -59,10 +59,10 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 		return nil
 	}
 	r.draw()
-	if err := r.hold(); err != nil {
+	if err := r.hold(caller); err != nil {
 		return err
 	}
-	defer r.bill.tab.Drop()
+	defer r.bill.tab.Drop() //nolint:contextcheck // a settlement outlives its request
 
 	r.deadline.Start(r.clock.now, r.settings.RequestTimeout)
 	defer r.deadline.Finish()
@@ -75,7 +75,7 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	}
 	defer func() { r.circuit.report(nil, r.clock.now) }()
 	if err = r.attemptAll(); err == nil && c != nil { //nolint:contextcheck // a run has its own life, which ends with a cause
-		r.keepAnswer()
+		r.keepAnswer() //nolint:contextcheck // a settlement outlives its request
 	}
 	return err
 }
@@ -123,7 +123,7 @@ func (r *run) resolve() (err error) {
 }
 
 // hold holds the worst case of what the request may cost.
-func (r *run) hold() error {
+func (r *run) hold(caller context.Context) error {
 	q, named, tag := r.request, "", ""
 	if q.Internal != nil {
 		named = q.Internal.Hold
@@ -137,7 +137,7 @@ func (r *run) hold() error {
 	if err := r.reserve(worst); err != nil {
 		return err
 	}
-	tab, err := r.gateway.Till.Open(journal.Charge{
+	tab, err := r.gateway.Till.Open(caller, journal.Charge{
 		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
 		Hold: named, Tag: tag,
 	}, worst)
@@ -150,7 +150,7 @@ func (r *run) hold() error {
 	case !errors.As(err, &short):
 		return err
 	case named != "":
-		return &infer.HoldSpent{Hold: named, Free: short.Free, Ended: short.Ended}
+		return &infer.HoldSpent{Hold: named, Free: short.Free, Ended: short.Ended, Busy: short.Busy}
 	default:
 		return r.plan.Insufficient(q, worst, short.Free)
 	}

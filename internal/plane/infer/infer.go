@@ -43,6 +43,7 @@ type HoldSpent struct {
 	Hold  string
 	Free  money.Nano // in the named hold
 	Ended bool       // the named hold has ended, or there is none
+	Busy  bool       // requests of other servers hold money of it, and may not spend all of that
 }
 
 func (h *HoldSpent) Error() string {

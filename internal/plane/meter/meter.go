@@ -1,6 +1,6 @@
 // Package meter counts what keys and workspaces use against their limits: requests and tokens per minute, requests that
 // run at once, and money per day and per month. It counts in memory, and only for those that have limits. Money that was
-// spent before the process began is told to it.
+// spent before the process began, and what other servers count, is told to it.
 package meter
 
 import (
@@ -20,6 +20,7 @@ type Meter struct {
 	limits  *live.AllLimits
 	started time.Time
 	spends  atomic.Bool // some account counts money
+	nodes   func() int  // servers that share the limits; nil for one
 
 	seed   maphash.Seed
 	shards [64]shard
@@ -80,6 +81,8 @@ type account struct {
 	counts     bool // money is counted
 	day, month period
 	held       money.Nano // for running requests
+
+	elsewhere elsewhere
 
 	id                 string    // of the key or the workspace
 	toldDay, toldMonth time.Time // the end of the period in which a budget was last reached

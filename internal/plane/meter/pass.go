@@ -101,34 +101,56 @@ func (p *Pass) each(f func(*use) error) error {
 func (p *Pass) enter(now time.Duration) error {
 	p.lock()
 	defer p.unlock()
-	if err := p.each(func(u *use) error { return u.admit(now) }); err != nil {
+	nodes := p.meter.shares()
+	if err := p.each(func(u *use) error { return u.admit(now, nodes) }); err != nil {
 		return err
 	}
 	p.entered = true
 	return p.each(func(u *use) error {
 		if u.running++; u.limits.RequestsPerMinute > 0 {
 			u.requests.add(1)
+			u.elsewhere.taken.Requests++
+			u.elsewhere.nextTaken.Requests++
 		}
 		return nil
 	})
 }
 
 // admit refuses a request that is one too many.
-func (u *use) admit(now time.Duration) error {
-	l := u.limits
+func (u *use) admit(now time.Duration, nodes int64) error {
+	l, e := u.limits, &u.elsewhere
 	if l.RequestsPerMinute > 0 {
 		if u.requests == nil {
 			u.requests = new(minute)
 		}
-		if u.requests.forget(now); u.requests.sum >= l.RequestsPerMinute {
+		u.requests.forget(now)
+		others := e.count.Requests
+		full := u.requests.sum+others >= l.RequestsPerMinute
+		if full || share(l.RequestsPerMinute, e.reported.Requests+others, e.taken.Requests, nodes) < 1 {
+			wait := time.Duration(0)
+			if full {
+				wait = u.requests.wait(now, max(0, l.RequestsPerMinute-1-others))
+			}
 			return fault.RateLimitExceeded.New("the limit of the %s is %d requests per minute", u.whose, l.RequestsPerMinute).
-				In(u.requests.wait(now, l.RequestsPerMinute-1))
+				In(atLeast(wait, nodes))
 		}
 	}
-	if l.Concurrency > 0 && u.running >= l.Concurrency {
-		return fault.RateLimitExceeded.New("the limit of the %s is %d requests at once", u.whose, l.Concurrency).In(time.Second)
+	if l.Concurrency > 0 {
+		here, others := e.reported.Running, e.count.Running
+		if u.running+others >= l.Concurrency ||
+			share(l.Concurrency, here+others, max(0, u.running-here), nodes) < 1 {
+			return fault.RateLimitExceeded.New("the limit of the %s is %d requests at once", u.whose, l.Concurrency).In(time.Second)
+		}
 	}
 	return nil
+}
+
+// atLeast is a wait that is not shorter than the time until this server hears again of the others, where there are any.
+func atLeast(wait time.Duration, nodes int64) time.Duration {
+	if nodes > 1 {
+		return max(wait, soon)
+	}
+	return wait
 }
 
 // Leave ends what Enter began. Repeating it is a no-op.
@@ -184,19 +206,21 @@ func (o *OverBudget) Error() string {
 }
 
 // freeOfDay returns what the budget of the day leaves.
-func (u *use) freeOfDay(now time.Time) money.Nano { return u.free(u.limits.BudgetPerDay, &u.day, now) }
+func (u *use) freeOfDay(now time.Time) money.Nano {
+	return u.free(u.limits.BudgetPerDay, &u.day, &u.elsewhere.day, now)
+}
 
 // freeOfMonth returns what the budget of the month leaves.
 func (u *use) freeOfMonth(now time.Time) money.Nano {
-	return u.free(u.limits.BudgetPerMonth, &u.month, now)
+	return u.free(u.limits.BudgetPerMonth, &u.month, &u.elsewhere.month, now)
 }
 
-func (u *use) free(budget money.Nano, in *period, now time.Time) money.Nano {
+func (u *use) free(budget money.Nano, in, elsewhere *period, now time.Time) money.Nano {
 	if budget == 0 {
 		return math.MaxInt64
 	}
 	u.turn(now)
-	return max(0, budget-sum(in.spent, u.held))
+	return max(0, budget-sum(sum(in.spent, elsewhere.in(in.number)), u.held))
 }
 
 // checkMoney returns an OverBudget for an amount that does not fit, or nil.
@@ -218,7 +242,7 @@ func (p *Pass) Reserve(now time.Time, tokens int64, amount money.Nano) error {
 	if !p.limited() {
 		return nil
 	}
-	since := p.meter.since(now)
+	since, nodes := p.meter.since(now), p.meter.shares()
 	p.lock()
 	defer p.unlock()
 	err := p.each(func(u *use) error {
@@ -226,7 +250,7 @@ func (p *Pass) Reserve(now time.Time, tokens int64, amount money.Nano) error {
 			u.reached(p.meter, over)
 			return over
 		}
-		return u.checkTokens(since, tokens)
+		return u.checkTokens(since, tokens, nodes)
 	})
 	if err != nil {
 		return err
@@ -234,13 +258,15 @@ func (p *Pass) Reserve(now time.Time, tokens int64, amount money.Nano) error {
 	p.tokens, p.amount = tokens, amount
 	return p.each(func(u *use) error {
 		u.reserved += tokens
+		u.elsewhere.taken.Tokens += tokens
+		u.elsewhere.nextTaken.Tokens += tokens
 		u.held += amount
 		return nil
 	})
 }
 
 // checkTokens refuses tokens that do not fit.
-func (u *use) checkTokens(now time.Duration, tokens int64) error {
+func (u *use) checkTokens(now time.Duration, tokens, nodes int64) error {
 	most := u.limits.TokensPerMinute
 	if most == 0 {
 		return nil
@@ -249,10 +275,15 @@ func (u *use) checkTokens(now time.Duration, tokens int64) error {
 		u.tokens = new(minute)
 	}
 	u.tokens.forget(now)
-	if used := u.tokens.sum + u.reserved; tokens > most-used {
+	e := &u.elsewhere
+	others := e.count.Tokens
+	used := u.tokens.sum + u.reserved + others
+	// The first request of a round may take all that is left: it may need more than an equal part of it.
+	late := e.taken.Tokens > 0 && tokens > share(most, e.reported.Tokens+others, e.taken.Tokens, nodes)
+	if tokens > most-used || late {
 		f := fault.RateLimitExceeded.New("the limit of the %s is %d tokens per minute: %d are used, and the request may use %d",
 			u.whose, most, used, tokens)
-		return f.In(max(time.Second, u.tokens.wait(now, max(0, most-u.reserved-tokens))))
+		return f.In(max(time.Second, u.tokens.wait(now, max(0, most-u.reserved-others-tokens))))
 	}
 	return nil
 }
@@ -313,8 +344,9 @@ func (p *Pass) Show(header http.Header, now time.Time) {
 	p.lock()
 	for i := range p.of {
 		if u := &p.of[i]; u.limits != nil {
-			requests.tighten(u.limits.RequestsPerMinute, u.requests, 0, since)
-			tokens.tighten(u.limits.TokensPerMinute, u.tokens, u.reserved, since)
+			others := &u.elsewhere.count
+			requests.tighten(u.limits.RequestsPerMinute, u.requests, others.Requests, since)
+			tokens.tighten(u.limits.TokensPerMinute, u.tokens, u.reserved+others.Tokens, since)
 		}
 	}
 	p.unlock()
@@ -327,12 +359,12 @@ type state struct {
 	reset            time.Duration
 }
 
-// tighten takes the state of another limit over if that leaves less.
+// tighten takes the state of another limit over if that leaves less. reserved is what is used beside the minute.
 func (s *state) tighten(limit int64, used *minute, reserved int64, now time.Duration) {
 	if limit == 0 {
 		return
 	}
-	other := state{limit: limit, remaining: limit}
+	other := state{limit: limit, remaining: max(0, limit-reserved)}
 	if used != nil {
 		used.forget(now)
 		other.remaining, other.reset = max(0, limit-used.sum-reserved), used.reset(now)

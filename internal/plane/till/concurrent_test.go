@@ -20,7 +20,7 @@ import (
 // request runs one request as the gateway does: a deferred Drop, deliveries, and a settlement that is owed when it
 // fails. It returns the usage that the caller got.
 func (s *fixture) request(request string, random *rand.Rand) (used live.Usage, charged bool) {
-	tab, err := s.Open(journal.Charge{Request: request, Workspace: ws}, money.Nano(random.IntN(40)))
+	tab, err := s.Open(context.Background(), journal.Charge{Request: request, Workspace: ws}, money.Nano(random.IntN(40)))
 	if err != nil {
 		return used, false
 	}
@@ -127,7 +127,7 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 				made++
 				name := fmt.Sprint("req_", made)
 				hold := rapid.SampledFrom([]string{"", "rs_1"}).Draw(t, "named")
-				tab, err := s.Open(journal.Charge{Request: name, Workspace: ws, Hold: hold}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
+				tab, err := s.Open(context.Background(), journal.Charge{Request: name, Workspace: ws, Hold: hold}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
 				var short *till.InsufficientFunds
 				if errors.As(err, &short) && short.Ended != (ended && hold != "") {
 					t.Fatalf("ended %v, and the refusal of a request of %q says %v", ended, hold, short.Ended)

@@ -72,6 +72,7 @@ var errEnded = errors.New("the request's money is settled already")
 type InsufficientFunds struct {
 	Free  money.Nano
 	Ended bool // the named hold has ended, or there is none
+	Busy  bool // requests of other servers hold money of it, and may not spend all of that
 }
 
 func (s *InsufficientFunds) Error() string {
@@ -79,21 +80,39 @@ func (s *InsufficientFunds) Error() string {
 }
 
 // Open sets an amount aside for a request: of the named hold of its charge, or else of the wallet. It refuses while the
-// journal cannot be written: nothing may be spent that a crash would forget.
-func (t *Till) Open(c journal.Charge, amount money.Nano) (Tab, error) {
+// journal cannot be written: nothing may be spent that a crash would forget. Where wallets are shared with other servers,
+// it waits until ctx ends for money that this server does not have.
+func (t *Till) Open(ctx context.Context, c journal.Charge, amount money.Nano) (Tab, error) {
 	if err := t.journal.Failure(); err != nil {
 		return Tab{}, fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
 	}
+	var hold funds.Hold
+	var free money.Nano
+	var ok bool
+	open := true
 	if c.Hold != "" {
-		hold, free, open, ok := t.funds.HoldFrom(c.Workspace, c.Hold, amount)
-		if !ok {
-			return Tab{}, &InsufficientFunds{Free: free, Ended: !open}
-		}
-		return Tab{till: t, hold: hold, charge: c}, nil
+		hold, free, open, ok = t.funds.HoldFrom(c.Workspace, c.Hold, amount)
+	} else {
+		hold, free, ok = t.funds.Hold(c.Workspace, amount)
 	}
-	hold, free, ok := t.funds.Hold(c.Workspace, amount)
-	if !ok {
-		return Tab{}, &InsufficientFunds{Free: free}
+	switch from := t.funds.Source(); {
+	case ok:
+		return Tab{till: t, hold: hold, charge: c}, nil
+	case from == nil || amount < 0:
+		return Tab{}, &InsufficientFunds{Free: free, Ended: !open}
+	default:
+		return t.acquire(ctx, from, c, amount)
+	}
+}
+
+func (t *Till) acquire(ctx context.Context, from funds.Source, c journal.Charge, amount money.Nano) (Tab, error) {
+	hold, err := from.Acquire(ctx, funds.Payer{Workspace: c.Workspace, Hold: c.Hold}, amount)
+	var short *funds.Short
+	switch {
+	case errors.As(err, &short):
+		return Tab{}, &InsufficientFunds{Free: short.Free, Ended: short.Ended, Busy: short.Busy}
+	case err != nil:
+		return Tab{}, err
 	}
 	return Tab{till: t, hold: hold, charge: c}, nil
 }
@@ -109,8 +128,15 @@ func (t *Till) Free(ws tenant.ID, hold string) money.Nano {
 	return t.funds.Free(ws)
 }
 
-// Spent returns what a workspace has spent so far.
-func (t *Till) Spent(ws tenant.ID) money.Nano { return t.funds.Balance(ws).Spent }
+// Look returns what a workspace has free, and what it has spent so far. Where wallets are shared with other servers, what
+// is free may include what their requests hold.
+func (t *Till) Look(ctx context.Context, ws tenant.ID) (free, spent money.Nano, err error) {
+	free = t.funds.Free(ws)
+	if from := t.funds.Source(); from != nil && free <= 0 {
+		return from.Look(ctx, ws)
+	}
+	return free, t.funds.Balance(ws).Spent, nil
+}
 
 // SetModel sets which model answers, its price, and whether the request uses the workspace's own key.
 func (t *Tab) SetModel(m *live.Model, p live.Price, own bool) {
@@ -185,12 +211,35 @@ func (t *Tab) settlement(s Settlement) journal.Entry {
 	case s.Capped:
 		c.Charged = min(c.Cost, held)
 	default:
-		c.Charged = t.hold.Cover(c.Cost)
+		c.Charged = t.cover(c.Cost)
 	}
 	if t.spent = c.Charged; t.excused {
 		t.spent = c.Cost
 	}
 	return journal.Entry{Kind: journal.Settled, Charge: c}
+}
+
+// coverTimeout bounds how long a settlement waits for money of a shared wallet beyond its hold.
+const coverTimeout = 3 * time.Second
+
+// cover returns how much of a cost can be paid, and extends the hold as far: first by what this server has, then by what it
+// can acquire.
+func (t *Tab) cover(cost money.Nano) money.Nano {
+	paid, from := t.hold.Cover(cost), t.till.funds.Source()
+	if paid >= cost || from == nil {
+		return paid
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), coverTimeout)
+	defer cancel()
+	payer, missing := funds.Payer{Workspace: t.charge.Workspace, Hold: t.charge.Hold}, cost-paid
+	more, err := from.Acquire(ctx, payer, missing)
+	if short := (*funds.Short)(nil); errors.As(err, &short) && short.Free > 0 {
+		more, err = from.Acquire(ctx, payer, min(short.Free, missing))
+	}
+	if err == nil {
+		t.hold.Join(&more)
+	}
+	return min(cost, t.hold.Amount())
 }
 
 // applyCharge updates memory after the settlement was recorded.

@@ -74,7 +74,7 @@ func newFixture(t tester, balance money.Nano) *fixture {
 // open returns a tab whose model is set.
 func (s *fixture) open(t tester, request string, amount money.Nano) *till.Tab {
 	t.Helper()
-	tab, err := s.Open(journal.Charge{Request: request, Workspace: ws, Key: "key_1", Route: "chat", Requested: "alias", Alias: "alias"}, amount)
+	tab, err := s.Open(context.Background(), journal.Charge{Request: request, Workspace: ws, Key: "key_1", Route: "chat", Requested: "alias", Alias: "alias"}, amount)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestSettleChargesTheUsageAndEndsTheHold(t *testing.T) {
 func TestOpenReportsWhatIsFreeWhenTheWalletCannotCoverTheHold(t *testing.T) {
 	s := newFixture(t, 100)
 	s.open(t, "req_1", 60)
-	_, err := s.Open(journal.Charge{Request: "req_2", Workspace: ws}, 41)
+	_, err := s.Open(context.Background(), journal.Charge{Request: "req_2", Workspace: ws}, 41)
 	var short *till.InsufficientFunds
 	if !errors.As(err, &short) || short.Free != 40 {
 		t.Error(err)
@@ -168,7 +168,7 @@ func TestOpenIsRefusedWhileTheJournalFails(t *testing.T) {
 	if running.RecordUsage(tokens(1)) == nil || s.journal.Failure() == nil {
 		t.Fatal("the disk does not fail")
 	}
-	_, err := s.Open(journal.Charge{Request: "req_2", Workspace: ws}, 1)
+	_, err := s.Open(context.Background(), journal.Charge{Request: "req_2", Workspace: ws}, 1)
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Status != http.StatusServiceUnavailable || f.RetryAfter <= 0 {
 		t.Error(err)
@@ -362,12 +362,12 @@ func TestAnOverageOfANamedHoldLeavesTheWalletAlone(t *testing.T) {
 	if _, ok := s.funds.Reserve(ws, "rs_1", 100); !ok {
 		t.Fatal("refused")
 	}
-	_, err := s.Open(journal.Charge{Request: "req_0", Workspace: ws, Hold: "rs_1"}, 101)
+	_, err := s.Open(context.Background(), journal.Charge{Request: "req_0", Workspace: ws, Hold: "rs_1"}, 101)
 	var short *till.InsufficientFunds
 	if !errors.As(err, &short) || short.Free != 100 || short.Ended || s.Free(ws, "rs_1") != 100 || s.Free(ws, "") != 900 {
 		t.Errorf("%v; %d are free in the hold and %d in the wallet", err, s.Free(ws, "rs_1"), s.Free(ws, ""))
 	}
-	tab, err := s.Open(journal.Charge{Request: "req_1", Workspace: ws, Hold: "rs_1"}, 20)
+	tab, err := s.Open(context.Background(), journal.Charge{Request: "req_1", Workspace: ws, Hold: "rs_1"}, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestAnOverageOfANamedHoldLeavesTheWalletAlone(t *testing.T) {
 		t.Errorf("an overage of %d is heard of: %+v", s.over.Load(), c)
 	}
 	s.funds.End(ws, "rs_1")
-	_, err = s.Open(journal.Charge{Request: "req_2", Workspace: ws, Hold: "rs_1"}, 0)
+	_, err = s.Open(context.Background(), journal.Charge{Request: "req_2", Workspace: ws, Hold: "rs_1"}, 0)
 	if !errors.As(err, &short) || short.Free != 0 || !short.Ended {
 		t.Error(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/window"
 )
 
 // A Config holds what a router depends on.
@@ -55,8 +56,8 @@ type Router struct {
 	visitors map[string]bool // the patterns of routes that need no session
 	registry huma.Registry
 	pages    map[string]bool // the patterns of pages for people, which take every path and so say nothing of one
-	guard    *limit.Windows[tenant.ID]
-	large    *limit.Budget // how many large bodies are handled at once
+	guard    *window.Windows // shared by all servers on the database
+	large    *limit.Budget   // how many large bodies are handled at once
 }
 
 // NewRouter serves the routes for keys, sessions and the public. Those under /v1 and /v2 are equally under /api/v1 and
@@ -77,7 +78,7 @@ func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
 		Config: c, mux: http.NewServeMux(), pages: map[string]bool{}, exact: map[routeKey]exactRoute{}, visitors: map[string]bool{}, registry: newRegistry(),
-		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
+		guard: window.New(c.DB, "abuse_guard", guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
 	}
 	for _, r := range routes {
 		if r.Permission <= undeclared || r.Permission > SessionOwner {
@@ -176,8 +177,8 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	done := sync.OnceFunc(func() { rt.Bounds.Operations.Give(1) })
 	defer done()
 	if route.spends {
-		if wait, ok := rt.guard.Allow(caller.Workspace, time.Now()); !ok {
-			return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)
+		if err := rt.guarded(r.Context(), caller.Workspace); err != nil {
+			return err
 		}
 	}
 	ctx := audit.WithRequest(r.Context(), edge.RequestID(r.Context()))
@@ -223,6 +224,20 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		return nil
 	}
 	return rt.send(w, r, route, out)
+}
+
+// guarded counts a start of spending, and refuses one that is too many for the abuse guard.
+func (rt *Router) guarded(ctx context.Context, ws tenant.ID) error {
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(rt.Bounds.Timeout.Load()))
+	defer cancel()
+	wait, ok, err := rt.guard.Allow(bounded, string(ws))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)
+	}
+	return nil
 }
 
 // worker returns the training worker of a request.

@@ -67,6 +67,8 @@ type Backend interface {
 	// Upload and Download let a worker reach the bytes by itself, for some minutes.
 	Upload(ctx context.Context, ws tenant.ID, f File) (Transfer, error)
 	Download(ctx context.Context, ws tenant.ID, f File) (Transfer, error)
+	// Name names where the bytes are. Servers that share a database share that too.
+	Name() (string, error)
 	// Ready reports why no file can be stored or read now, and nil when nothing is known to be wrong.
 	Ready(ctx context.Context) error
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"sovereign/internal/base/id"
@@ -20,10 +21,56 @@ import (
 // leads out of the folder.
 type Folder struct{ root *os.Root }
 
-// incoming holds files that are being written. A start empties it.
+// incoming holds files that are being written. A start of the only server empties it.
 const incoming = "incoming"
 
-// OpenFolder opens a folder, and makes it where it is missing.
+// OpenShared opens a folder that other servers may use too. What they are writing there stays; what was not written to for
+// a day is removed.
+func OpenShared(at string) (*Folder, error) {
+	if err := os.MkdirAll(filepath.Join(at, incoming), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of artifacts: %w", err)
+	}
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of artifacts: %w", err)
+	}
+	left, err := fs.ReadDir(root.FS(), incoming)
+	for _, entry := range left {
+		if info, gone := entry.Info(); gone == nil && time.Since(info.ModTime()) > unusedFor {
+			err = errors.Join(err, root.Remove(path.Join(incoming, entry.Name())))
+		}
+	}
+	if err != nil {
+		_ = root.Close()
+		return nil, fmt.Errorf("clean the folder of incoming artifacts: %w", err)
+	}
+	return &Folder{root}, nil
+}
+
+// identity is the file that names a folder, so that servers can tell whether they have the same.
+const identity = "id"
+
+// Name implements Backend: every server that uses the folder reads the same.
+func (f *Folder) Name() (string, error) {
+	made, err := f.root.OpenFile(identity, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = made.WriteString(id.New("files"))
+		err = errors.Join(err, made.Sync(), made.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("name the folder of artifacts: %w", err)
+	}
+	text, err := f.root.ReadFile(identity)
+	if err != nil {
+		return "", fmt.Errorf("read the name of the folder of artifacts: %w", err)
+	}
+	if len(text) == 0 {
+		return "", errors.New("the name of the folder of artifacts is being written")
+	}
+	return "folder " + string(text), nil
+}
+
+// OpenFolder opens a folder of one server, and makes it where it is missing.
 func OpenFolder(at string) (*Folder, error) {
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of artifacts: %w", err)

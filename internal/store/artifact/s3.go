@@ -165,6 +165,11 @@ func (s *S3) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, ErrUnreachable, err)
 }
 
+// Name implements Backend.
+func (s *S3) Name() (string, error) {
+	return s.config.Endpoint + "/" + s.config.Bucket + "/" + s.config.Prefix, nil
+}
+
 // Open implements Backend.
 func (s *S3) Open(ctx context.Context, ws tenant.ID, d Digest) (io.ReadCloser, error) {
 	from, _, _, err := s.core.GetObject(ctx, s.config.Bucket, s.key(ws, d), minio.GetObjectOptions{})

@@ -122,6 +122,9 @@ func (s *Store) Download(ctx context.Context, ws tenant.ID, f File) (Transfer, e
 	return from, refusal(err)
 }
 
+// Name names where the bytes of all files are.
+func (s *Store) Name() (string, error) { return s.backend.Name() }
+
 // Ready refuses while no file can be stored or read.
 func (s *Store) Ready(ctx context.Context) error { return refusal(s.backend.Ready(ctx)) }
 

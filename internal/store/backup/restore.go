@@ -201,7 +201,15 @@ func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Cont
 		}); err != nil {
 			return err
 		}
-		return accept(tx.Bind(ctx))
+		if _, knows := end.Rows["nodes"]; knows { // none of the servers that the backup saw serves the restored database
+			if _, err := db.Exec(ctx, across, `UPDATE nodes SET ended = TRUE, serving = FALSE`); err != nil {
+				return fmt.Errorf("end the memberships: %w", err)
+			}
+		}
+		if err := accept(tx.Bind(ctx)); err != nil {
+			return err
+		}
+		return clearServers(ctx, across, r.Header.Tables)
 	})
 	if err != nil {
 		return End{}, err
@@ -210,6 +218,25 @@ func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Cont
 		return end, fmt.Errorf("restored, but not brought up to this release: %w", err)
 	}
 	return end, nil
+}
+
+// ofServers are the tables of what running servers have taken, and tell each other. None runs on a database that was just
+// restored.
+var ofServers = []string{
+	"wallet_slices", "wallet_recalls", "node_roles", "node_files", "engine_groups", "engine_uses", "engine_adapters",
+	"engine_loading", "meter_counts",
+}
+
+func clearServers(ctx context.Context, across db.Scoped, tables []db.Table) error {
+	for _, t := range tables {
+		if !slices.Contains(ofServers, t.Name) {
+			continue
+		}
+		if _, err := db.Exec(ctx, across, `DELETE FROM `+t.Name); err != nil {
+			return fmt.Errorf("clear %s: %w", t.Name, err)
+		}
+	}
+	return nil
 }
 
 // empty refuses a database that holds anything but what a fresh schema of the backup's version begins with.

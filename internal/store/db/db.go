@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,6 +44,10 @@ type DB struct {
 
 	changes   changeDetector
 	listeners listeners
+
+	config    *pgx.ConnConfig // of PostgreSQL
+	process   string          // names this DB in notifications
+	idleLimit *atomic.Int64   // see LimitIdle
 }
 
 // The files of the embedded databases in the data folder.
@@ -166,7 +172,8 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 	if steps == logsMigrations {
 		config.RuntimeParams["search_path"] = logsSchema
 	}
-	pool := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionShouldPing(pingIdle))})
+	idleLimit := new(atomic.Int64)
+	pool := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionShouldPing(pingIdle)), idleLimit})
 	pool.SetMaxOpenConns(16)
 	pool.SetMaxIdleConns(8)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
@@ -179,7 +186,35 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 			return nil, errors.Join(fmt.Errorf("make the schema %s: %w", logsSchema, err), pool.Close())
 		}
 	}
-	return &DB{Engine: Postgres, write: pool, read: pool, migrationsDir: steps}, nil
+	return &DB{
+		Engine: Postgres, write: pool, read: pool, migrationsDir: steps, config: config, process: rand.Text(), idleLimit: idleLimit,
+	}, nil
+}
+
+// Reserve returns the same PostgreSQL database with n connections of its own, for statements that must not wait for the
+// others. The caller closes it.
+func (d *DB) Reserve(n int) *DB {
+	config := d.config.Copy()
+	config.ConnectTimeout = reservedConnectTimeout
+	never := func(context.Context, stdlib.ShouldPingParams) bool { return false } // a statement that fails is repeated
+	pool := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionShouldPing(never)), new(atomic.Int64)})
+	pool.SetMaxOpenConns(n)
+	pool.SetMaxIdleConns(n)
+	return &DB{
+		Engine: Postgres, write: pool, read: pool, migrationsDir: d.migrationsDir, config: d.config, process: d.process,
+		idleLimit: new(atomic.Int64),
+	}
+}
+
+const reservedConnectTimeout = time.Second
+
+// LimitIdle makes PostgreSQL roll back a transaction that waits for longer than this for its next statement. A process
+// that was stopped, or cut off, in the middle of a transaction would otherwise keep its locks for as long as TCP lives.
+// Such a transaction is run again. Snapshots are excepted, since they lock nothing.
+func (d *DB) LimitIdle(limit time.Duration) {
+	if d.idleLimit != nil {
+		d.idleLimit.Store(int64(limit))
+	}
 }
 
 // makeSchema creates the schema of the log database when it is missing. It checks first: CREATE SCHEMA IF NOT EXISTS

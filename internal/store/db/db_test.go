@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/secret"
@@ -192,35 +194,80 @@ func TestMigrateTwiceIsOnceAndNewerIsRefused(t *testing.T) {
 	})
 }
 
-func TestSecondServerIsRefused(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
-		first, err := db.LockFolder(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := db.LockFolder(folder); !errors.Is(err, db.ErrTaken) {
-			t.Errorf("folder: want ErrTaken, got %v", err)
-		}
-		if err := first.Release(); err != nil {
-			t.Fatal(err)
-		}
-		d := dbtest.Open(t, folder, url)
-		lease, err := d.Lease(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Engine == db.Postgres {
-			if _, err := dbtest.Open(t, folder, url).Lease(t.Context()); !errors.Is(err, db.ErrTaken) {
-				t.Errorf("database: want ErrTaken, got %v", err)
+func TestASecondServerOfADataFolderIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	first, err := db.LockFolder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.LockFolder(folder); !errors.Is(err, db.ErrTaken) {
+		t.Errorf("want ErrTaken, got %v", err)
+	}
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := db.LockFolder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = again.Release()
+}
+
+func TestStartsChangeTheSchemaOneAfterAnother(t *testing.T) {
+	url := dbtest.Postgres(t)
+	one, other := dbtest.Open(t, t.TempDir(), url), dbtest.Open(t, t.TempDir(), url)
+	unlock, err := one.LockStart(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first atomic.Bool
+	second := make(chan error, 1)
+	go func() {
+		unlock, err := other.LockStart(context.Background())
+		if err == nil {
+			if !first.Load() {
+				err = errors.New("both have the lock")
 			}
+			unlock()
 		}
-		lease.Release()
-		again, err := d.Lease(t.Context())
-		if err != nil {
-			t.Errorf("after release: %v", err)
-		}
-		again.Release()
-	})
+		second <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // for the other to get it wrongly
+	first.Store(true)
+	unlock()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+}
+
+// Releases that served alone kept a lock for as long as they ran.
+func TestAStartIsRefusedWhileAnEarlierReleaseServesAlone(t *testing.T) {
+	url := dbtest.Postgres(t)
+	d, earlier := dbtest.Open(t, t.TempDir(), url), dbtest.Open(t, t.TempDir(), url)
+	const lock = `SELECT pg_try_advisory_lock($1)`
+	conn, err := earlier.Pool().Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	granted := false
+	if err := conn.QueryRowContext(t.Context(), lock, int64(0x536f7665726569)).Scan(&granted); err != nil || !granted {
+		t.Fatal(granted, err)
+	}
+	if _, err := d.LockStart(t.Context()); !errors.Is(err, db.ErrTaken) {
+		t.Errorf("want ErrTaken, got %v", err)
+	}
+	if _, err := conn.ExecContext(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := d.LockStart(t.Context())
+	if err != nil {
+		t.Fatalf("after it has stopped: %v", err)
+	}
+	defer unlock()
+	if err := conn.QueryRowContext(t.Context(), lock, int64(0x536f7665726569)).Scan(&granted); err != nil || granted {
+		t.Errorf("an earlier release gets its lock during a start: %v, %v", granted, err)
+	}
 }
 
 func TestFieldsOfEmbeddedStructsAreColumnsAndOwnFieldsTakePrecedence(t *testing.T) {

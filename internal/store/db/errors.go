@@ -48,10 +48,11 @@ func unavailable(err error) bool {
 		errors.As(err, new(*pgconn.ConnectError)) || errors.As(err, new(*net.OpError))
 }
 
-// isSerializationFailure reports whether a transaction failed only because of a concurrent one.
+// isSerializationFailure reports whether a transaction was rolled back only because of a concurrent one, or because it
+// was idle for too long.
 func isSerializationFailure(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01" || pg.Code == "25P03")
 }
 
 // IsDataError reports whether the engine refuses the data itself, so that no retry can succeed.

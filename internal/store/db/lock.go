@@ -51,129 +51,65 @@ func writeAt(file *os.File, text string) error {
 // Release unlocks the folder.
 func (l *FolderLock) Release() error { return l.file.Close() }
 
-// leaseKey is our key among the advisory locks of a PostgreSQL database.
-const leaseKey int64 = 0x536f7665726569 // "Soverei"
+// Our keys among the advisory locks of a PostgreSQL database. Releases that served alone kept leaseKey for as long as they
+// ran; a start shares it, so that it refuses, and is refused by, such a server. startKey is of the start that changes the
+// schema.
+const (
+	leaseKey int64 = 0x536f7665726569 // "Soverei"
+	startKey int64 = 0x536f7665726570
+)
 
-// A Lease is the right to serve a PostgreSQL database: an advisory lock on a connection of its own. It is lost with
-// that connection, and a process that loses it must stop serving before anything else. SQLite needs none, because the
-// folder's lock is enough: its Lease is always held.
-type Lease struct {
-	db   *DB
-	conn *sql.Conn
+const (
+	// leaseWait is how long a start waits for the lock of a server that was just killed: PostgreSQL keeps it until it
+	// notices that the connection is gone.
+	leaseWait = 5 * time.Second
+	// startWait is how long a start waits for the schema changes of another.
+	startWait = 5 * time.Minute
+)
+
+// LockStart takes the right to bring the schema up to date, and returns what gives it back. It waits for the start of
+// another server, and fails with ErrTaken when a server of a release that serves alone uses the database. SQLite needs no
+// such lock, because the folder's is enough.
+func (d *DB) LockStart(ctx context.Context) (unlock func(), err error) {
+	if d.Engine == SQLite {
+		return func() {}, nil
+	}
+	conn, err := d.write.Conn(ctx)
+	if err != nil {
+		return nil, wrapUnavailable(fmt.Errorf("connect for the lock of a start: %w", err))
+	}
+	unlock = func() {
+		// ErrBadConn makes the pool close the connection, and so PostgreSQL give up the locks.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Close()
+	}
+	err = lock(ctx, conn, `SELECT pg_try_advisory_lock_shared($1)`, leaseKey, leaseWait,
+		"a server of an earlier release, which serves alone, has locked the PostgreSQL database")
+	if err == nil {
+		err = lock(ctx, conn, `SELECT pg_try_advisory_lock($1)`, startKey, startWait,
+			"it is starting or restoring, and has locked the schema of the PostgreSQL database")
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
-// leaseWait is how long a start waits for the lock of a server that was just killed: PostgreSQL keeps it until it
-// notices that the connection is gone.
-const leaseWait = 5 * time.Second
-
-// Lease takes the lease, or fails with ErrTaken when another server keeps it.
-func (d *DB) Lease(ctx context.Context) (*Lease, error) {
-	l := &Lease{db: d}
-	if d.Engine == SQLite {
-		return l, nil
-	}
-	for deadline := time.Now().Add(leaseWait); ; {
-		err := l.take(ctx)
-		if !errors.Is(err, ErrTaken) || time.Now().After(deadline) {
-			return l, err
+func lock(ctx context.Context, conn *sql.Conn, try string, key int64, patience time.Duration, holder string) error {
+	for deadline := time.Now().Add(patience); ; {
+		var granted bool
+		if err := conn.QueryRowContext(ctx, try, key).Scan(&granted); err != nil {
+			return wrapUnavailable(fmt.Errorf("take the lock of a start: %w", err))
+		}
+		if granted {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w (%s)", ErrTaken, holder)
 		}
 		if err := backoff(ctx, 6); err != nil {
-			return l, err
+			return err
 		}
 	}
 }
-
-func (l *Lease) take(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseQueryTimeout)
-	defer cancel()
-	conn, err := l.db.write.Conn(ctx)
-	if err != nil {
-		return wrapUnavailable(fmt.Errorf("connect for the serving lock: %w", err))
-	}
-	var granted bool
-	if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, leaseKey).Scan(&granted); err != nil {
-		return errors.Join(wrapUnavailable(fmt.Errorf("take the serving lock: %w", err)), conn.Close())
-	}
-	if !granted {
-		return errors.Join(fmt.Errorf("%w (the PostgreSQL database is locked)", ErrTaken), conn.Close())
-	}
-	l.conn = conn
-	return nil
-}
-
-// Monitor checks the lease until ctx ends. It calls lost when the lease is gone, within one interval and the timeout
-// of one check. It calls regained when the lease is ours again; regained must reload everything that is kept in
-// memory.
-func (l *Lease) Monitor(
-	ctx context.Context, every time.Duration, lost func(error), regained func(context.Context) error,
-) {
-	if l.db.Engine == SQLite {
-		return
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	held := true
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if !held {
-			held = l.retake(ctx, regained)
-			continue
-		}
-		err := l.check(ctx)
-		if ctx.Err() != nil {
-			return // ctx ended; the lease is not lost
-		}
-		if err != nil {
-			held = false
-			lost(err)
-		}
-	}
-}
-
-// refillTimeout bounds regained.
-const refillTimeout = time.Minute
-
-func (l *Lease) retake(ctx context.Context, regained func(context.Context) error) bool {
-	if err := l.take(ctx); err != nil {
-		return false
-	}
-	refill, cancel := context.WithTimeout(ctx, refillTimeout)
-	defer cancel()
-	if err := regained(refill); err != nil {
-		l.drop()
-		return false
-	}
-	return true
-}
-
-// leaseQueryTimeout bounds one query of the lock: a connection whose packets are dropped would otherwise block until
-// TCP gives up.
-const leaseQueryTimeout = 5 * time.Second
-
-func (l *Lease) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseQueryTimeout)
-	defer cancel()
-	var one int
-	if err := l.conn.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
-		l.drop()
-		return err
-	}
-	return nil
-}
-
-func (l *Lease) drop() {
-	if l.conn == nil {
-		return
-	}
-	// ErrBadConn makes the pool close the connection instead of keeping it, with its lock, for the next borrower.
-	_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
-	_ = l.conn.Close()
-	l.conn = nil
-}
-
-// Release gives up the lease.
-func (l *Lease) Release() { l.drop() }

@@ -2,8 +2,13 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -11,13 +16,16 @@ import (
 // was cancelled on them. pgx closes the connection of a query that is cancelled, and its own do not tell: a query that
 // waited could get several such connections in a row, and fail because others were cancelled. A query that ends while it
 // is cancelled may leave a read timeout behind, in pgx's background reader, which the next query would get.
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	idleLimit *atomic.Int64 // of the transactions, in nanoseconds; 0 for none
+}
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	opened, err := c.Connector.Connect(ctx)
 	if conn, ok := opened.(*stdlib.Conn); ok && err == nil {
-		return &connection{Conn: conn, last: context.Background()}, nil
+		return &connection{Conn: conn, last: context.Background(), idleLimit: c.idleLimit}, nil
 	}
 	return opened, err
 }
@@ -27,6 +35,7 @@ type connection struct {
 	*stdlib.Conn
 	last      context.Context //nolint:containedctx // of the last operation, to see whether it was cancelled
 	cancelled bool            // an operation was cancelled on it
+	idleLimit *atomic.Int64
 }
 
 // IsValid implements driver.Validator. The pool asks when the connection is returned.
@@ -44,8 +53,33 @@ func (c *connection) use(ctx context.Context) {
 // BeginTx implements driver.ConnBeginTx.
 func (c *connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	c.use(ctx)
-	return c.Conn.BeginTx(ctx, opts)
+	limit := time.Duration(c.idleLimit.Load())
+	if limit == 0 || opts.ReadOnly || sql.IsolationLevel(opts.Isolation) != sql.LevelSerializable {
+		return c.Conn.BeginTx(ctx, opts)
+	}
+	if c.Conn.Conn().IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	begin := fmt.Sprintf("begin isolation level serializable; set local idle_in_transaction_session_timeout = %d",
+		limit.Milliseconds())
+	tx, err := c.Conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	if err != nil {
+		return nil, err
+	}
+	return limited{ctx, tx}, nil
 }
+
+// A limited transaction is rolled back by PostgreSQL when it is idle for too long.
+type limited struct {
+	ctx context.Context //nolint:containedctx // as database/sql gave it to BeginTx
+	tx  pgx.Tx
+}
+
+// Commit implements driver.Tx.
+func (l limited) Commit() error { return l.tx.Commit(l.ctx) }
+
+// Rollback implements driver.Tx.
+func (l limited) Rollback() error { return l.tx.Rollback(l.ctx) }
 
 // ExecContext implements driver.ExecerContext.
 func (c *connection) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

@@ -69,8 +69,14 @@ func (d *DB) Tx(ctx context.Context, fn func(*Tx) error) (Version, error) {
 	if outer := bound(ctx, d); outer != nil {
 		return 0, outer.nested(ctx, fn)
 	}
-	for attempt := 1; ; attempt++ {
+	for attempt, lacked := 1, 0; ; attempt++ {
 		version, err := d.runTx(ctx, fn)
+		if again, failed := prepare(ctx, err, lacked); again {
+			lacked++
+			continue
+		} else if err != nil {
+			err = failed
+		}
 		if err == nil || attempt == maxAttempts || !isSerializationFailure(err) {
 			return version, wrapUnavailable(err)
 		}
@@ -108,6 +114,9 @@ func (d *DB) runTx(ctx context.Context, fn func(*Tx) error) (Version, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := tx.notify(ctx); err != nil {
+		return 0, fmt.Errorf("notify: %w", err)
+	}
 	if err := raw.Commit(); err != nil {
 		if !isSerializationFailure(err) {
 			outcome = InDoubt
@@ -139,7 +148,12 @@ func (t *Tx) publish(ctx context.Context) (Version, error) {
 		return 0, nil
 	}
 	across := t.Across("versions of change number all workspaces together")
-	version, err := One[Version](ctx, across, `UPDATE feed_head SET version = version + 1 WHERE id = 1 RETURNING version`)
+	next, args := `UPDATE feed_head SET version = version + 1 WHERE id = 1 RETURNING version`, []any(nil)
+	if t.db.Engine == Postgres { // it tells the other servers in the same statement
+		next = `UPDATE feed_head SET version = version + 1 WHERE id = 1 AND pg_notify($1, $2) IS NOT NULL RETURNING version`
+		args = []any{channel, t.db.process + " " + FeedTopic}
+	}
+	version, err := One[Version](ctx, across, next, args...)
 	if err != nil {
 		return 0, fmt.Errorf("next version: %w", err)
 	}
@@ -180,11 +194,23 @@ type binding struct{}
 // use.
 func (t *Tx) Bind(ctx context.Context) context.Context { return context.WithValue(ctx, binding{}, t) }
 
+// Unbound returns ctx without the transaction that it belongs to: what runs with it stands, whatever becomes of that. It
+// is for PostgreSQL. On SQLite a write would wait for the transaction that it is part of.
+func Unbound(ctx context.Context) context.Context {
+	if !Bound(ctx) {
+		return ctx
+	}
+	return context.WithValue(ctx, binding{}, (*Tx)(nil))
+}
+
 // Bound reports whether ctx belongs to a transaction.
-func Bound(ctx context.Context) bool { return ctx.Value(binding{}) != nil }
+func Bound(ctx context.Context) bool {
+	t, _ := ctx.Value(binding{}).(*Tx)
+	return t != nil
+}
 
 func bound(ctx context.Context, d *DB) *Tx {
-	if t, ok := ctx.Value(binding{}).(*Tx); ok && t.db == d {
+	if t, _ := ctx.Value(binding{}).(*Tx); t != nil && t.db == d {
 		return t
 	}
 	return nil

@@ -33,6 +33,11 @@ type Feed struct {
 	timeout time.Duration
 	wake    chan struct{}
 
+	// Elsewhere returns when a version is in force in the other servers; nil when there are none. Advanced is called after
+	// every version that is in force here. Both are set before Run.
+	Elsewhere func(context.Context, db.Version) error
+	Advanced  func()
+
 	publishing sync.Mutex // serializes the reads of the tables: an older read must not overwrite a newer one
 
 	mu       sync.Mutex
@@ -47,9 +52,19 @@ const (
 
 // New returns a feed of the given kinds of change.
 func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
-	return &Feed{
+	f := &Feed{
 		db: d, sources: sources, log: log, timeout: 5 * time.Second, wake: make(chan struct{}, 1),
 		advanced: make(chan struct{}),
+	}
+	d.Listen(db.FeedTopic, f.Wake)
+	return f
+}
+
+// Wake makes the feed look for changes now.
+func (f *Feed) Wake() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // a read is already due
 	}
 }
 
@@ -104,7 +119,7 @@ func Head(ctx context.Context, s db.Scoped) (db.Version, error) {
 	return db.One[db.Version](ctx, s, `SELECT version FROM feed_head WHERE id = 1`)
 }
 
-// Change runs fn in a transaction, and returns when what it touched is in force in this process.
+// Change runs fn in a transaction, and returns when what it touched is in force in every server.
 func (f *Feed) Change(ctx context.Context, fn func(*db.Tx) error) error {
 	version, err := f.db.Tx(ctx, fn)
 	if err != nil {
@@ -113,16 +128,21 @@ func (f *Feed) Change(ctx context.Context, fn func(*db.Tx) error) error {
 	return f.Await(ctx, version)
 }
 
-// Await returns when version is in force in this process. If ctx ends first, the change is still committed and will
+// Await returns when version is in force in every server. If ctx ends first, the change is still committed and will
 // still be published; only the caller is not told so.
 func (f *Feed) Await(ctx context.Context, version db.Version) error {
+	if err := f.awaitHere(ctx, version); err != nil || f.Elsewhere == nil {
+		return err
+	}
+	return f.Elsewhere(ctx, version)
+}
+
+// awaitHere returns when version is in force in this process.
+func (f *Feed) awaitHere(ctx context.Context, version db.Version) error {
 	if f.reached(version) == nil {
 		return nil
 	}
-	select {
-	case f.wake <- struct{}{}:
-	default: // a read is already due
-	}
+	f.Wake()
 	for {
 		moved := f.reached(version)
 		if moved == nil {
@@ -155,10 +175,13 @@ func (f *Feed) Applied() db.Version {
 
 func (f *Feed) advance(to db.Version) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.applied = to
 	close(f.advanced)
 	f.advanced = make(chan struct{})
+	f.mu.Unlock()
+	if f.Advanced != nil {
+		f.Advanced()
+	}
 }
 
 // Run publishes until ctx ends. It retries a failed read each second: what is committed is published however often
@@ -171,7 +194,7 @@ func (f *Feed) Run(ctx context.Context) {
 	for {
 		if now := f.db.Changes(ctx); now != seen {
 			seen = now
-			if err := f.catchUp(ctx); err != nil {
+			if err := f.CatchUp(ctx); err != nil {
 				seen = 0
 				if ctx.Err() == nil {
 					f.log.Warn("feed: cannot read changes; trying again", "err", err)
@@ -200,9 +223,9 @@ func (f *Feed) bounded(ctx context.Context, do func(context.Context) error) erro
 	return do(ctx)
 }
 
-// catchUp applies what was committed since the last call. Each query has its own timeout, and each applied version
+// CatchUp applies what was committed since the last call. Each query has its own timeout, and each applied version
 // stays applied. Many changes or a slow database therefore delay the feed, but cannot stop it for good.
-func (f *Feed) catchUp(ctx context.Context) error {
+func (f *Feed) CatchUp(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
 	var changes []db.Change

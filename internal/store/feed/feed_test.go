@@ -234,7 +234,7 @@ func TestFillOfADatabaseThatLostCommitsGoesBackToItsHead(t *testing.T) {
 		f := newFeed(d, map[string]Source{"key": b})
 		touch(t, d, "key", "kept")
 		touch(t, d, "key", "lost")
-		if err := f.catchUp(t.Context()); err != nil {
+		if err := f.CatchUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		all := d.Across("test")
@@ -320,7 +320,7 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		for _, subject := range []string{"old", "recent"} {
 			touch(t, d, "key", subject)
 		}
-		if err := f.catchUp(t.Context()); err != nil {
+		if err := f.CatchUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		touch(t, d, "key", "old, unpublished")
@@ -335,7 +335,7 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		if want := []string{"recent", "old, unpublished"}; err != nil || !slices.Equal(kept, want) {
 			t.Errorf("kept %q %v", kept, err)
 		}
-		if err := f.catchUp(t.Context()); err != nil || !b.shows("old, unpublished") {
+		if err := f.CatchUp(t.Context()); err != nil || !b.shows("old, unpublished") {
 			t.Errorf("shown %q, %v", b.shown, err)
 		}
 	})

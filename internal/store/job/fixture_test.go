@@ -83,7 +83,7 @@ func (m fixture) get(t *testing.T, ws tenant.ID, id string) Job {
 func (m fixture) row(t *testing.T, ws tenant.ID, id string) record {
 	t.Helper()
 	r, err := db.One[record](t.Context(), m.db.In(ws), `
-		SELECT kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at
+		SELECT kind, status, done, total, cost, attempts, losses, claim, node, epoch, cancel_requested, failure, started_at, finished_at
 		FROM jobs WHERE workspace_id = $1 AND id = $2`, id)
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +167,7 @@ func noDelay(context.Context, *Run, int64) error { return nil }
 // A server is a runner with database connections of its own.
 type server struct {
 	*Runner
+	as     *member // nil for a runner that is alone
 	logged *buffer
 	own    *db.DB
 	stop   func() // returns when the runner has
@@ -176,6 +177,7 @@ type server struct {
 func (m fixture) open(t *testing.T, c Config) *server {
 	t.Helper()
 	s := &server{own: dbtest.Open(t, m.folder, m.url), logged: &buffer{}}
+	s.as, _ = c.Member.(*member)
 	c.DB, c.Log = s.own, slog.New(slog.NewTextHandler(s.logged, nil))
 	s.Runner = NewRunner(c)
 	s.pollEvery, s.backoffScale = 5*time.Millisecond, 0.0001

@@ -1,7 +1,7 @@
-// Package job runs durable background work. A job is queued in the transaction that asks for it, is run by the server
-// that holds the database, and is resumed from what it has written when that server ends. A run writes only through
-// its claim, a fencing token: of two runs of one job, in one process or in two, only the one whose claim is stored in
-// the job's row changes anything.
+// Package job runs durable background work. A job is queued in the transaction that asks for it, is run by one of the
+// servers of the database, and is resumed by another from what it has written when that server ends. A run writes only
+// through its claim, a fencing token: of two runs of one job, in one process or in two, only the one whose claim is
+// stored in the job's row changes anything.
 //
 // Nothing here depends on a correct wall clock. The clock only dates jobs, and orders those that wait.
 package job
@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/store/cluster"
 )
 
 // A Status is the state of a job.
@@ -98,18 +99,28 @@ type record struct {
 	Cost             money.Nano
 	Attempts, Losses int64
 	Claim            string
+	Node             string // the life that has claimed it
+	Epoch            int64
 	CancelRequested  bool
 	Failure          string
 	StartedAt        *clock.Time
 	FinishedAt       *clock.Time
 }
 
+// take sets the claim and whose it is, or clears it.
+func (r *record) take(token string, life cluster.Life) {
+	r.Claim, r.Node, r.Epoch = token, life.Node, life.Epoch
+}
+
+func (r *record) life() cluster.Life { return cluster.Life{Node: r.Node, Epoch: r.Epoch} }
+
 // move changes the status. Nothing else does. It clears the claim; claim sets it again.
 func (r *record) move(to Status, now clock.Time) error {
 	if !slices.Contains(transitions[r.Status], to) {
 		return fmt.Errorf("a job that is %s cannot become %s", r.Status, to)
 	}
-	r.Status, r.Claim = to, ""
+	r.Status = to
+	r.take("", cluster.Life{})
 	if to == Running && r.StartedAt == nil {
 		r.StartedAt = &now
 	}
@@ -120,23 +131,23 @@ func (r *record) move(to Status, now clock.Time) error {
 }
 
 // claim takes a waiting job to run it.
-func (r *record) claim(token string, now clock.Time) error {
-	if err := r.setAside(token); err != nil {
+func (r *record) claim(token string, life cluster.Life, now clock.Time) error {
+	if err := r.setAside(token, life); err != nil {
 		return err
 	}
 	if err := r.move(Running, now); err != nil {
 		return err
 	}
-	r.Claim = token
+	r.take(token, life)
 	return nil
 }
 
 // setAside claims a waiting job and leaves it in the queue.
-func (r *record) setAside(token string) error {
+func (r *record) setAside(token string, life cluster.Life) error {
 	if r.Status != Queued || r.Claim != "" {
 		return ErrLost
 	}
-	r.Claim = token
+	r.take(token, life)
 	return nil
 }
 
@@ -189,7 +200,7 @@ func (r *record) releaseClaim(token string, died bool, now clock.Time) error {
 		return ErrLost
 	}
 	if r.Status != Running {
-		r.Claim = ""
+		r.take("", cluster.Life{})
 		return nil
 	}
 	if died {
@@ -221,8 +232,9 @@ func (r *record) settle(token string, err, cause error, now clock.Time) (wait ti
 	}
 	refusal, _ := errors.AsType[*fault.Fault](err)
 	if r.Attempts++; r.Attempts < maxTries(refusal) {
+		life := r.life()
 		moved := r.move(Queued, now)
-		r.Claim = token
+		r.take(token, life)
 		return retryDelay(r.Attempts, refusal), moved
 	}
 	r.Failure = "internal error"

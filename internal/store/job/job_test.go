@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/cluster"
 )
 
 var statuses = []Status{Queued, Running, Done, Failed, Cancelled}
@@ -58,8 +59,8 @@ func TestRulesHoldInEveryOrderOfEvents(t *testing.T) {
 		outcomes := rapid.SampledFrom([]error{nil, errors.New("broken"), fault.Conflict("no"), fault.Unavailable.New("away").In(time.Second)})
 		causes := rapid.SampledFrom([]error{nil, nil, nil, ErrStopping, ErrCancelled, ErrLost})
 		t.Repeat(map[string]func(*rapid.T){
-			"claim":  func(t *rapid.T) { _ = r.claim(tokens.Draw(t, "token"), 1) },
-			"park":   func(t *rapid.T) { _ = r.setAside(tokens.Draw(t, "token")) },
+			"claim":  func(t *rapid.T) { _ = r.claim(tokens.Draw(t, "token"), cluster.Life{}, 1) },
+			"park":   func(t *rapid.T) { _ = r.setAside(tokens.Draw(t, "token"), cluster.Life{}) },
 			"cancel": func(*rapid.T) { _ = r.cancel(2) },
 			"free":   func(t *rapid.T) { _ = r.releaseClaim(tokens.Draw(t, "token"), rapid.Bool().Draw(t, "died"), 3) },
 			"settle": func(t *rapid.T) {
@@ -93,7 +94,7 @@ func TestRulesHoldInEveryOrderOfEvents(t *testing.T) {
 				}
 				end := r
 				_, settled := r.settle("run_a", nil, nil, 9)
-				if r.claim("run_a", 9) == nil || r.setAside("run_a") == nil || settled == nil || r.mayWrite("run_a") == nil || r.releaseClaim("run_a", true, 9) == nil || r != end {
+				if r.claim("run_a", cluster.Life{}, 9) == nil || r.setAside("run_a", cluster.Life{}) == nil || settled == nil || r.mayWrite("run_a") == nil || r.releaseClaim("run_a", true, 9) == nil || r != end {
 					t.Fatalf("%+v is no end: %+v", end, r)
 				}
 				if err := r.cancel(9); r != end || (err == nil) != (end.Status == Cancelled) {

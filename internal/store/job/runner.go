@@ -6,28 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/cluster"
 	"sovereign/internal/store/db"
 )
+
+// A Membership is this process's place among the servers of a database: see cluster.Member.
+type Membership interface {
+	Life() cluster.Life
+	Fence(ctx context.Context, tx *db.Tx) error
+}
 
 // A Config configures a runner. Zero numbers mean the defaults.
 type Config struct {
 	DB           *db.DB
+	Member       Membership // default: the only server of the database
 	Log          *slog.Logger
 	Slots        int               // jobs that run at once; default 4
 	PerWorkspace int               // of them, jobs of one workspace; default 2
 	Now          func() clock.Time // default: the machine's clock
 }
 
-// A Runner runs the jobs of all workspaces. A database has one runner: that of the process that holds its lease. A
-// claim that is not in the runner's memory therefore belongs to no live run, and the runner takes that job over. At
-// its start that is true of all claims.
+// A Runner runs the jobs of all workspaces. On PostgreSQL each node has one, and they share the queue. A claim names the
+// life of the node that took it. A claim of the runner's present life that is not in its memory belongs to no live run,
+// and neither does a claim whose life is over: the runner takes those jobs over, and leaves the others alone. On SQLite
+// there is one runner, and every claim is of its life.
 type Runner struct {
 	db           *db.DB
+	member       Membership
 	log          *slog.Logger
 	slots        int
 	perWorkspace int
@@ -46,10 +57,11 @@ type Runner struct {
 	awaited   map[key]int        // jobs that callers wait for, and how many callers
 	served    map[tenant.ID]uint64
 	starts    uint64
-	paused    error         // why nothing may run; nil when not paused
-	ended     chan struct{} // closed and replaced when a run ends
-	stopping  bool          // Run returns, or has returned
-	firstPass bool          // claims were not reconciled yet: those it finds belong to a server that died
+	paused    error                 // why nothing may run; nil when not paused
+	ended     chan struct{}         // closed and replaced when a run ends
+	stopping  bool                  // Run returns, or has returned
+	firstPass bool                  // claims were not reconciled yet: those it finds belong to a server that died
+	lives     map[cluster.Life]bool // in which this process has claimed jobs
 }
 
 // A backoff is the time that a job waits between two tries. It uses the process's monotonic clock, not the wall
@@ -69,16 +81,19 @@ const (
 // NewRunner returns a runner that does not run yet.
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now,
+		db: c.DB, member: c.Member, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now,
 		tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
 		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{},
-		awaited: map[key]int{}, served: map[tenant.ID]uint64{},
+		awaited: map[key]int{}, served: map[tenant.ID]uint64{}, lives: map[cluster.Life]bool{},
 		firstPass: true, ended: make(chan struct{}),
 	}
 	if r.now == nil {
 		r.now = clock.Now
 	}
-	c.DB.Listen(topic, r.wakeUp)
+	if r.member == nil {
+		r.member = cluster.Alone(c.DB)
+	}
+	c.DB.Listen(topic, r.hear)
 	return r
 }
 
@@ -90,6 +105,14 @@ func (r *Runner) Handle(kind string, work Work) {
 		panic("job: two handlers of " + kind)
 	}
 	r.handlers[kind] = work
+}
+
+// hear is called when a job was queued, cancelled or has ended, on any node.
+func (r *Runner) hear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.announce()
+	r.wakeUp()
 }
 
 // wakeUp makes the runner look for changes now. A wake-up that is missed only delays them until the next poll.
@@ -120,8 +143,8 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 	return j, nil
 }
 
-// Pause ends all runs at once and starts no others, because another server may hold the database now. What the runs
-// still write is refused here, and in the database if another server has claimed their job.
+// Pause ends all runs at once and starts no others, because this server may no longer be a member. What the runs still
+// write is refused here, and in the database if another server has claimed their job.
 func (r *Runner) Pause(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,26 +244,29 @@ func (r *Runner) change(ctx context.Context, at key, rule func(*record) error) e
 	return err
 }
 
-// reconcile compares the claims in the database with those in memory. It ends runs whose job was cancelled, and takes
-// over jobs whose claim belongs to no run: of a server that died, or of a claim or a settlement that the database did
-// not answer.
+// reconcile compares the claims in the database with those in memory. It ends runs whose job was cancelled or taken over,
+// and takes over jobs whose claim belongs to no live run: of a server whose life is over, or of a claim or a settlement
+// that the database did not answer.
 func (r *Runner) reconcile(ctx context.Context) error {
+	present := r.member.Life()
 	all, err := find[claimedJob](ctx, r, selectClaimed)
 	if err != nil {
 		return fmt.Errorf("find claimed jobs: %w", err)
 	}
-	r.mu.Lock()
-	died := r.firstPass
-	r.mu.Unlock()
 	for _, c := range all {
-		if r.ownsClaim(c) {
+		if present == (cluster.Life{}) {
+			c.Over = c.life() != present
+		}
+		vacant, died := r.judge(&c, present)
+		if !vacant {
 			continue
 		}
 		err := r.change(ctx, c.key(), func(j *record) error { return j.releaseClaim(c.Claim, died, r.now()) })
 		if err != nil {
 			return fmt.Errorf("take over job %s: %w", c.ID, err)
 		}
-		r.log.Info("a job whose claim belongs to no run is taken over", "workspace", c.WorkspaceID, "job", c.ID)
+		r.log.Info("a job whose claim belongs to no run is taken over", "workspace", c.WorkspaceID, "job", c.ID,
+			"node", c.Node, "epoch", c.Epoch)
 	}
 	r.mu.Lock()
 	r.firstPass = false
@@ -248,20 +274,57 @@ func (r *Runner) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// ownsClaim reports whether a claim belongs to a run or a backoff of this runner. It ends the run if the job was
-// cancelled.
-func (r *Runner) ownsClaim(c claimedJob) bool {
+// judge reports whether a claim belongs to no live run, so that the job is taken over, and whether its process has died.
+// It ends the run of this process whose job was cancelled, or is no longer its own.
+func (r *Runner) judge(c *claimedJob, present cluster.Life) (vacant, died bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.runs[c.Claim]
-	if run == nil {
-		_, resting := r.backoffs[c.Claim]
-		return resting
-	}
-	if c.CancelRequested {
+	_, resting := r.backoffs[c.Claim]
+	switch {
+	case c.Over:
+		if run != nil {
+			run.end(fmt.Errorf("%w: %w", ErrLost, cluster.ErrFenced))
+		}
+		delete(r.backoffs, c.Claim)
+		return true, !r.lives[c.life()]
+	case c.life() != present:
+		r.endOthers(c)
+		return r.handlers[c.Kind] != nil && strings.HasPrefix(c.Claim, asidePrefix), false
+	case run == nil:
+		return !resting, r.firstPass
+	case c.CancelRequested:
 		run.end(ErrCancelled)
 	}
-	return !errors.Is(run.cause(), ErrLost)
+	return errors.Is(run.cause(), ErrLost), false
+}
+
+// endOthers ends the runs of a job that another node has claimed. The caller holds r.mu.
+func (r *Runner) endOthers(c *claimedJob) {
+	for _, run := range r.runs {
+		if run.key() == c.key() {
+			run.end(fmt.Errorf("%w: another server has taken it over", ErrLost))
+		}
+	}
+}
+
+// take runs the package's change as one that takes a job for a life. It fails with ErrFenced if that life is over.
+func (r *Runner) take(ctx context.Context, at key, life cluster.Life, rule func(*record) error) error {
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
+	defer cancel()
+	_, err := r.tx(ctx, func(tx *db.Tx) error {
+		if err := r.member.Fence(ctx, tx); err != nil {
+			return err
+		}
+		if r.member.Life() != life {
+			return cluster.ErrFenced
+		}
+		return change(ctx, tx, at.WorkspaceID, at.ID, rule)
+	})
+	if errors.Is(err, ErrLost) || errors.Is(err, errMissing) {
+		return nil
+	}
+	return err
 }
 
 // requeueExpired requeues jobs whose backoff has expired.

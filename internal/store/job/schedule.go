@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"sovereign/internal/base/fault"
@@ -126,9 +127,9 @@ func (r *Runner) claim(ctx context.Context, h queueHead, extra bool) error {
 		Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), extra: extra,
 		writing: make(chan struct{}, 1),
 	}
-	claimed := false
-	err := r.change(ctx, h.key(), func(j *record) error {
-		err := j.claim(run.claim, r.now())
+	claimed, life := false, r.member.Life()
+	err := r.take(ctx, h.key(), life, func(j *record) error {
+		err := j.claim(run.claim, life, r.now())
 		claimed = err == nil
 		return err
 	})
@@ -146,16 +147,21 @@ func (r *Runner) claim(ctx context.Context, h queueHead, extra bool) error {
 		r.served[h.WorkspaceID] = r.starts
 	}
 	r.runs[run.claim] = run
+	r.lives[life] = true
 	r.work.Go(func() { r.perform(run.ctx, run, work) })
 	return nil
 }
 
-// setAside claims a job whose kind this server has no handler for, so that it is not found again.
+// asidePrefix begins the claims of jobs that are set aside.
+const asidePrefix = "aside_"
+
+// setAside claims a job whose kind this server has no handler for, so that it is not found again. A server that has one
+// takes it over.
 func (r *Runner) setAside(ctx context.Context, h queueHead) error {
 	r.log.Error("no handler for jobs of this kind; the job waits for a server that has one", "kind", h.Kind,
 		"workspace", h.WorkspaceID, "job", h.ID)
-	claim := id.New("run")
-	err := r.change(ctx, h.key(), func(j *record) error { return j.setAside(claim) })
+	claim, life := id.New(strings.TrimSuffix(asidePrefix, "_")), r.member.Life()
+	err := r.take(ctx, h.key(), life, func(j *record) error { return j.setAside(claim, life) })
 	if err != nil {
 		return err
 	}

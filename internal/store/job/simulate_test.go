@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -17,8 +18,8 @@ import (
 
 var seedsFlag = flag.Uint64("seeds", 3, "how many seeds the job simulator runs")
 
-// Servers start, stop, are killed, are paused and resume, sometimes two of them at once; jobs are queued and
-// cancelled; work fails, panics and is refused; transactions fail before and after their commit. Whatever happens:
+// Servers start, stop, are killed, are paused and resume, several of them at once; on PostgreSQL they are nodes, whose
+// lives end while they run, or some time after they died, and which join again; jobs are queued and cancelled; work fails, panics and is refused; transactions fail before and after their commit. Whatever happens:
 // every unit is written once, and counted if and only if it is written; a final status never changes; a job whose
 // cancellation was acknowledged ends as cancelled; and no job is left over. -seeds N runs more of them.
 func TestSimulatedFailuresNeverLoseOrDoubleAUnit(t *testing.T) {
@@ -49,6 +50,8 @@ type simulation struct {
 	spaces  []tenant.ID
 	jobs    []key
 	servers []*server
+	nodes   int
+	dead    []*member // of servers that ended; their lives may not be over yet
 
 	mu        sync.Mutex // work draws from random, too
 	random    *rand.Rand
@@ -75,6 +78,9 @@ var events = []struct {
 	{2, func(s *simulation) { s.onServer(func(v *server) { v.Pause(errBroken) }) }},
 	{3, func(s *simulation) { s.onServer(func(v *server) { v.Resume() }) }},
 	{4, (*simulation).cancel},
+	{2, func(s *simulation) { s.onMember((*member).end) }},
+	{2, func(s *simulation) { s.onMember((*member).rejoin) }},
+	{1, (*simulation).endDead},
 }
 
 func (s *simulation) run(steps int) {
@@ -103,10 +109,10 @@ func (s *simulation) queueJob() {
 
 // startServer starts a server, although another one may still run.
 func (s *simulation) startServer() {
-	if len(s.servers) == 2 {
+	if len(s.servers) == 3 {
 		return
 	}
-	v := s.open(s.t, Config{Slots: 3})
+	v := s.open(s.t, Config{Slots: 3, Member: s.member()})
 	v.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
 		switch s.draw(25) {
 		case 0:
@@ -119,6 +125,36 @@ func (s *simulation) startServer() {
 	}
 	v.Handle(kind, counting(v.own, s.disturb))
 	s.servers = append(s.servers, v.start(s.t))
+}
+
+// member returns the membership of a new server: of a node that died before, or of another one.
+func (s *simulation) member() Membership {
+	if s.db.Engine != db.Postgres {
+		return nil
+	}
+	if len(s.dead) > 0 && s.draw(2) == 0 {
+		of := s.dead[0]
+		s.dead = s.dead[1:]
+		return s.join(s.t, of.Life().Node)
+	}
+	s.nodes++
+	return s.join(s.t, fmt.Sprintf("node_%d", s.nodes))
+}
+
+func (s *simulation) onMember(do func(*member, *testing.T)) {
+	s.onServer(func(v *server) {
+		if v.as != nil {
+			do(v.as, s.t)
+		}
+	})
+}
+
+// endDead ends the life of a node that died.
+func (s *simulation) endDead() {
+	if len(s.dead) > 0 {
+		s.dead[0].end(s.t)
+		s.dead = s.dead[1:]
+	}
 }
 
 // disturb is what may happen before a unit.
@@ -150,6 +186,9 @@ func (s *simulation) endServer(how func(*server)) {
 		v := s.servers[0]
 		s.servers = s.servers[1:]
 		how(v)
+		if v.as != nil {
+			s.dead = append(s.dead, v.as)
+		}
 	}
 }
 
@@ -176,7 +215,7 @@ type seen struct {
 
 func (s *simulation) readAll() []seen {
 	all, err := db.Query[seen](s.t.Context(), s.db.Across("test"), `
-		SELECT workspace_id, id, kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at,
+		SELECT workspace_id, id, kind, status, done, total, cost, attempts, losses, claim, node, epoch, cancel_requested, failure, started_at, finished_at,
 			(SELECT COUNT(*) FROM units WHERE units.workspace_id = jobs.workspace_id AND units.job_id = jobs.id) AS units,
 			(SELECT COUNT(*) FROM results WHERE results.workspace_id = jobs.workspace_id AND results.job_id = jobs.id) AS results
 		FROM jobs`)
@@ -215,7 +254,10 @@ func (s *simulation) drain() {
 	for len(s.servers) > 0 {
 		s.endServer((*server).kill)
 	}
-	last := s.serve(s.t, Config{}, noDelay)
+	for len(s.dead) > 0 {
+		s.endDead()
+	}
+	last := s.serve(s.t, Config{Member: s.member()}, noDelay)
 	for _, at := range s.jobs {
 		for deadline := time.Now().Add(2 * time.Minute); !s.get(s.t, at.WorkspaceID, at.ID).Status.Ended(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {

@@ -10,6 +10,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/audit"
+	"sovereign/internal/store/cluster"
 	"sovereign/internal/store/db"
 )
 
@@ -28,7 +29,8 @@ type New struct {
 	Estimate money.Nano
 }
 
-// topic is signalled when a transaction that queues or cancels a job has committed. It wakes the runner.
+// topic is signalled when a transaction that queues, cancels or ends a job has committed. It wakes the runners, and who
+// waits for a job.
 const topic = "jobs"
 
 // Queue adds a job in the transaction that creates what the job is for: neither exists without the other. The commit
@@ -100,8 +102,8 @@ var errMissing = errors.New("no such job")
 func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*record) error) error {
 	before, err := db.Maybe[record](ctx, tx.In(ws), `
 		UPDATE jobs SET claim = claim WHERE workspace_id = $1 AND id = $2
-		RETURNING kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure,
-			started_at, finished_at`, id)
+		RETURNING kind, status, done, total, cost, attempts, losses, claim, node, epoch, cancel_requested,
+			failure, started_at, finished_at`, id)
 	switch {
 	case err != nil:
 		return err
@@ -114,15 +116,17 @@ func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*
 	}
 	_, err = db.Exec(ctx, tx.In(ws), `
 		UPDATE jobs SET status = $3, done = $4, total = $5, cost = $6, attempts = $7, losses = $8, claim = $9,
-			cancel_requested = $10, failure = $11, started_at = $12, finished_at = $13
+			node = $10, epoch = $11, cancel_requested = $12, failure = $13, started_at = $14, finished_at = $15
 		WHERE workspace_id = $1 AND id = $2`,
-		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim,
-		after.CancelRequested,
-		after.Failure, after.StartedAt, after.FinishedAt)
-	if err == nil && after.Status != before.Status {
-		err = tell(ctx, tx, ws, id, &after)
+		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim, after.Node,
+		after.Epoch, after.CancelRequested, after.Failure, after.StartedAt, after.FinishedAt)
+	if err != nil || after.Status == before.Status {
+		return err
 	}
-	return err
+	if after.Status.Ended() {
+		tx.Signal(topic)
+	}
+	return tell(ctx, tx, ws, id, &after)
 }
 
 // A key identifies a job.
@@ -167,10 +171,27 @@ func findQueued(ctx context.Context, d *db.DB, at key) (*queueHead, error) {
 // A claimedJob is a job with a claim, of a live run or of one whose server died.
 type claimedJob struct {
 	WorkspaceID     tenant.ID
-	ID, Claim       string
+	ID, Kind, Claim string
+	Node            string
+	Epoch           int64
+	Over            bool // the life of that node is over; always on SQLite
 	CancelRequested bool
 }
 
-func (c claimedJob) key() key { return key{c.WorkspaceID, c.ID} }
+func (c *claimedJob) key() key { return key{c.WorkspaceID, c.ID} }
 
-const selectClaimed = `SELECT workspace_id, id, claim, cancel_requested FROM jobs WHERE claim <> ''`
+func (c *claimedJob) life() cluster.Life { return cluster.Life{Node: c.Node, Epoch: c.Epoch} }
+
+var selectClaimed = `SELECT workspace_id, id, kind, claim, node, epoch, ` + cluster.Over("jobs.node", "jobs.epoch") + ` AS over,
+	cancel_requested FROM jobs WHERE claim <> ''`
+
+// restsElsewhere reports whether a waiting job has a claim of another life: it is tried again there later.
+func restsElsewhere(ctx context.Context, in db.Scoped, id string, than cluster.Life) (bool, error) {
+	found, err := db.Maybe[string](ctx, in, `
+		SELECT id FROM jobs WHERE workspace_id = $1 AND id = $2 AND status = 'QUEUED' AND claim <> ''
+			AND NOT (node = $3 AND epoch = $4)`, id, than.Node, than.Epoch)
+	if err != nil {
+		return false, fmt.Errorf("read who rests job %s: %w", id, err)
+	}
+	return found != nil, nil
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/cluster"
 )
 
 // Wait returns a job when it has ended. While a caller waits for a job, it is started before those that nobody waits
@@ -13,8 +14,9 @@ import (
 // on as well.
 func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error) {
 	defer r.await(key{ws, id})()
-	poll := time.NewTicker(r.pollEvery) // for what another server ends
+	poll := time.NewTicker(r.pollEvery) // for what another server ends, if its signal is lost
 	defer poll.Stop()
+	var resting time.Time // since when the job is seen to rest on another node
 	for {
 		ended, unable := r.waiting(key{ws, id})
 		j, err := Get(ctx, r.db.In(ws), id)
@@ -24,6 +26,9 @@ func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error)
 		case unable != nil:
 			return j, unable
 		}
+		if err := r.restingElsewhere(ctx, ws, id, j.Status, &resting); err != nil {
+			return j, err
+		}
 		select {
 		case <-ended:
 		case <-poll.C:
@@ -31,6 +36,28 @@ func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error)
 			return j, ctx.Err()
 		}
 	}
+}
+
+// restingElsewhere returns ErrRetrying when a job has been seen to rest on another node for longer than a caller waits:
+// how long it will is known there alone.
+func (r *Runner) restingElsewhere(ctx context.Context, ws tenant.ID, id string, is Status, since *time.Time) error {
+	life := r.member.Life()
+	if is != Queued || life == (cluster.Life{}) {
+		*since = time.Time{}
+		return nil
+	}
+	rests, err := restsElsewhere(ctx, r.db.In(ws), id, life)
+	switch {
+	case err != nil:
+		return err
+	case !rests:
+		*since = time.Time{}
+	case since.IsZero():
+		*since = time.Now()
+	case time.Since(*since) > patience:
+		return ErrRetrying
+	}
+	return nil
 }
 
 // patience is how long a caller waits for the next try of a job that failed.

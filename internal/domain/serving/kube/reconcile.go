@@ -36,7 +36,7 @@ func (b *Backend) loop(ctx context.Context) {
 	defer all.Stop()
 	tick := time.NewTicker(passEvery)
 	defer tick.Stop()
-	for {
+	for leads := true; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -44,13 +44,24 @@ func (b *Backend) loop(ctx context.Context) {
 			b.markAll()
 		case <-tick.C:
 		}
-		if b.config.Serving != nil && b.config.Serving() != nil {
+		was := leads
+		if leads = b.config.Serving == nil || b.config.Serving() == nil; !leads {
+			if was {
+				b.forgetWanted()
+			}
 			continue
 		}
 		for _, name := range b.due() {
 			b.pass(ctx, name)
 		}
 	}
+}
+
+// forgetWanted forgets what was asked for: another server may ask for something else meanwhile, and the cluster knows.
+func (b *Backend) forgetWanted() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.wanted)
 }
 
 // markAll marks all names, and lets go of what is known of pods that are gone.

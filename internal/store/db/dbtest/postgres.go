@@ -25,9 +25,12 @@ type Server struct {
 	bin    string // the folder with initdb and postgres
 	folder string
 	port   int
-	owner  *syscall.Credential // the account to run as when we are root
-	cmd    *exec.Cmd
-	done   chan error
+
+	Settings []string // in addition to those of tests, such as "fsync=on"
+
+	owner *syscall.Credential // the account to run as when we are root
+	cmd   *exec.Cmd
+	done  chan error
 }
 
 var server = sync.OnceValues(func() (*Server, error) {
@@ -93,9 +96,16 @@ func sweep() {
 
 // Start runs the server and waits until it answers. What it has committed survives Stop, not a crash of the machine.
 func (s *Server) Start() error {
-	s.cmd = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.folder,
+	args := []string{
+		"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.folder,
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "full_page_writes=off",
-		"-c", "max_connections=1000", "-c", "shared_buffers=64MB")
+		"-c", "wal_level=minimal", "-c", "max_wal_senders=0", "-c", "max_connections=1000", "-c", "shared_buffers=64MB",
+		"-c", "jit=off", // to compile a query takes longer than all queries of most tests
+	}
+	for _, setting := range s.Settings {
+		args = append(args, "-c", setting)
+	}
+	s.cmd = s.command("postgres", args...)
 	s.done = make(chan error, 1)
 	started := make(chan error, 1)
 	go func() {

@@ -1,0 +1,285 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
+	"sovereign/internal/plane/journal"
+	"sovereign/internal/plane/journal/journaltest"
+	"sovereign/internal/plane/till"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
+)
+
+// startServers returns servers that share a database, and run until the test ends.
+func startServers(t *testing.T, d *db.DB, n int) []*process {
+	t.Helper()
+	all := make([]*process, n)
+	ctx, stop := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for i := range all {
+		all[i] = startProcess(t, d, journaltest.NewDisk())
+		group.Go(func() { all[i].poster.Escrow.Run(ctx) })
+	}
+	t.Cleanup(func() { stop(); group.Wait() })
+	return all
+}
+
+// checkPot fails unless the slices are within what there is.
+func checkPot(t *testing.T, d *db.DB, p payer) pot {
+	t.Helper()
+	found, err := readPot(t.Context(), d.In(p.ws), p, "")
+	if err != nil || found.available() < 0 {
+		t.Errorf("%+v: %v", found, err)
+	}
+	return found
+}
+
+// drainAll posts everything and gives everything back, and proves the ledger.
+func drainAll(t *testing.T, d *db.DB, all []*process) {
+	t.Helper()
+	for _, b := range all {
+		if err := errors.Join(b.poster.Drain(t.Context()), b.poster.Escrow.Leave(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, err := db.One[money.Nano](t.Context(), d.Across("test"),
+		`SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM wallet_slices`)
+	if err != nil || sum != 0 {
+		t.Errorf("%d are in slices after everybody has left: %v", sum, err)
+	}
+	proof, err := NewStore(d, nil, all[0].funds).Verify(t.Context())
+	if err != nil || !proof.OK {
+		t.Errorf("%+v %v", proof, err)
+	}
+}
+
+func TestExactlyAsManyRequestsRunOnAllServersAsTheWalletCovers(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	all := startServers(t, d, 3)
+	const callers, covered, worst = 1000, 10, 1_000_000
+	all[0].fund("ws_a", covered*worst+worst-1)
+	var ran, refused atomic.Int64
+	var running sync.Map
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			b := all[i%len(all)]
+			for {
+				tab, err := b.till.Open(t.Context(), journal.Charge{Request: fmt.Sprint("req_", i), Workspace: "ws_a", Route: "chat"}, worst)
+				var short *till.InsufficientFunds
+				switch {
+				case err == nil:
+					tab.SetModel(simulated, simulated.Price, false)
+					running.Store(&tab, true)
+					ran.Add(1)
+				case errors.As(err, &short):
+					refused.Add(1)
+				case t.Context().Err() == nil: // 503: it waited for too long in the queue
+					continue
+				}
+				return
+			}
+		})
+	}
+	group.Wait()
+	if ran.Load() != covered || refused.Load() != callers-covered {
+		t.Errorf("%d ran and %d were refused", ran.Load(), refused.Load())
+	}
+	checkPot(t, d, payer{ws: "ws_a"})
+	running.Range(func(tab, _ any) bool {
+		if err := tab.(*till.Tab).Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: worst / 2}}); err != nil {
+			t.Error(err)
+		}
+		return true
+	})
+	drainAll(t, d, all)
+}
+
+func TestNothingIsRefusedWhileWhatIsIdleElsewhereWouldSuffice(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	all := startServers(t, d, 3)
+	const balance = 1000 * money.Dollar / 1000
+	all[0].fund("ws_a", balance)
+	for i, b := range all { // each has a slice, and uses nothing of it
+		tab := b.open("ws_a", fmt.Sprint("req_idle_", i), 1000)
+		tab.Drop()
+		if b.funds.Free("ws_a") == 0 {
+			t.Error("a server keeps nothing of a wallet with plenty")
+		}
+	}
+	if found := checkPot(t, d, payer{ws: "ws_a"}); found.available() >= balance {
+		t.Error("nothing is in slices")
+	}
+	tab := all[1].open("ws_a", "req_all", balance)
+	_, err := all[2].till.Open(t.Context(), journal.Charge{Request: "req_more", Workspace: "ws_a"}, 1)
+	if short := (*till.InsufficientFunds)(nil); !errors.As(err, &short) || short.Free != 0 {
+		t.Errorf("one nano of nothing: %v", err)
+	}
+	tab.Drop()
+	all[2].open("ws_a", "req_after", balance).Drop()
+	drainAll(t, d, all)
+}
+
+func TestANamedHoldIsSpentOnAllServersAndNotBeyondItsAmount(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	all := startServers(t, d, 3)
+	all[0].fund("ws_a", 10_000_000)
+	all[1].open("ws_a", "req_1", 1000).Drop() // so that a server has a slice of the wallet
+	if err := all[0].openHold("ws_a", "rs_1", 10_000_000); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for i := range 60 {
+		group.Go(func() {
+			b := all[i%len(all)]
+			charge := journal.Charge{Request: fmt.Sprint("req_r_", i), Workspace: "ws_a", Route: "chat", Hold: "rs_1"}
+			tab, err := b.till.Open(t.Context(), charge, 500_000)
+			if err != nil {
+				return
+			}
+			tab.SetModel(simulated, simulated.Price, false)
+			if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: 400_000}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	for _, b := range all {
+		b.drain()
+	}
+	row, err := findHold(t.Context(), d.In("ws_a"), "rs_1")
+	if err != nil || row.Spent > row.Amount || row.Spent < 9_600_000 {
+		t.Errorf("%+v %v", row, err)
+	}
+	all[2].endHold("ws_a", "rs_1")
+	for _, b := range all {
+		if err := b.poster.Fill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[2].open("ws_a", "req_rest", 10_000_000-row.Spent).Drop()
+	drainAll(t, d, all)
+}
+
+// A change whose answer is lost either took place or not: the slice in memory follows the row.
+func TestASliceInDoubtIsNeitherLostNorDoubled(t *testing.T) {
+	for _, end := range []int{undone, committed} {
+		t.Run(strconv.Itoa(end), func(t *testing.T) {
+			d := dbtest.Migrated(t, db.Postgres)
+			b := startProcess(t, d, journaltest.NewDisk())
+			b.fund("ws_a", 1_000_000)
+			e := b.poster.Escrow
+			lose := func() {
+				e.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
+					e.tx = d.Tx
+					lost := errors.New("connection lost")
+					wrapped := func(tx *db.Tx) error {
+						if err := fn(tx); err != nil {
+							return err
+						}
+						return lost
+					}
+					if end == committed {
+						if _, err := d.Tx(ctx, fn); err != nil {
+							t.Error(err)
+						}
+					} else {
+						_, _ = d.Tx(ctx, wrapped)
+					}
+					return 0, lost
+				}
+				e.onEnd = func(tx *db.Tx, told func(db.Outcome)) {
+					e.onEnd = (*db.Tx).OnEnd
+					tx.OnEnd(func(db.Outcome) { told(db.InDoubt) })
+				}
+			}
+			lose()
+			if _, err := b.till.Open(t.Context(), journal.Charge{Request: "req_1", Workspace: "ws_a"}, 10); err == nil {
+				t.Error("held in doubt")
+			}
+			b.open("ws_a", "req_2", 1000).Drop()
+			is := e.funds.Look(payer{ws: "ws_a"}.funds())
+			row, err := readSlices(t.Context(), d.Across("test"), e.node, []tenant.ID{"ws_a"})
+			if err != nil || row[payer{ws: "ws_a"}] != is.Amount {
+				t.Errorf("the row has %v, memory %+v: %v", row, is, err)
+			}
+			lose()
+			_ = e.Leave(t.Context())
+			drainAll(t, d, []*process{b})
+			if is := e.funds.Look(payer{ws: "ws_a"}.funds()); is.Amount != 0 {
+				t.Errorf("%+v after everything went back", is)
+			}
+		})
+	}
+}
+
+func TestAServerThatIsForgottenTakesNothingAnyMore(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	gone, other := startProcess(t, d, journaltest.NewDisk()), startProcess(t, d, journaltest.NewDisk())
+	gone.fund("ws_a", 1_000_000)
+	tab := gone.open("ws_a", "req_gone", 600_000)
+	forget := func() (most money.Nano, err error) {
+		_, err = d.Tx(t.Context(), func(tx *db.Tx) (err error) {
+			most, err = Forget(t.Context(), tx, tenant.Operator, gone.journal.ID)
+			return err
+		})
+		return most, err
+	}
+	join := `INSERT INTO nodes (id, epoch, beat, applied, serving, draining, ended, forgotten, name, address, release, settings,
+		joined_at, seen_at) VALUES ($1, 1, 1, 1, TRUE, FALSE, FALSE, FALSE, '', '', '', '', 1, 1)`
+	if _, err := db.Exec(t.Context(), d.Across("test"), join, gone.journal.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forget(); err == nil {
+		t.Error("a member is forgotten")
+	}
+	if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE nodes SET ended = TRUE WHERE id = $1`, gone.journal.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.till.Open(t.Context(), journal.Charge{Request: "req_early", Workspace: "ws_a"}, 500_000); err == nil {
+		t.Error("the slice of a server was used whose journal is neither posted nor forgotten")
+	}
+	if most, err := forget(); err != nil || most != 600_000 {
+		t.Errorf("at most %d: %v", most, err)
+	}
+	other.open("ws_a", "req_all", 1_000_000).Drop()
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: 600_000}}); err != nil {
+		t.Error(err)
+	}
+	gone.drain() // the operator pays
+	if b := other.balance("ws_a"); b.Balance != 1_000_000 || b.Spent != 0 {
+		t.Errorf("%+v", b)
+	}
+	drainAll(t, d, []*process{other})
+}
+
+// The journal of a server that died is posted against its slices when it starts again, and then they go back.
+func TestARestartPostsAgainstItsSlicesAndReturnsThem(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	b, other := startProcess(t, d, journaltest.NewDisk()), startProcess(t, d, journaltest.NewDisk())
+	b.fund("ws_a", 1_000_000)
+	tab := b.open("ws_a", "req_1", 700_000)
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: 300_000}}); err != nil {
+		t.Fatal(err)
+	}
+	open := b.open("ws_a", "req_2", 100_000)
+	if err := open.RecordUsage(live.Usage{Input: 50_000}); err != nil {
+		t.Fatal(err)
+	}
+	next := b.killed()
+	next.recover()
+	if got := other.balance("ws_a"); got.Balance != 650_000 || got.Held != 0 {
+		t.Errorf("%+v", got)
+	}
+	other.open("ws_a", "req_3", 650_000).Drop()
+	drainAll(t, d, []*process{next, other})
+}
