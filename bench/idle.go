@@ -19,7 +19,7 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 		return result, err
 	}
 	release := func() (int64, error) { return s.control(ctx, query("hold", "false")) }
-	l := &load{address: t.address, order: newOrder(chatPath, chat(450, true), t.senders("chat")), want: streamed, conns: streams, memory: 2 << 10}
+	l := &load{addresses: t.addresses(), order: newOrder(chatPath, chat(450, true), t.senders("chat")), want: streamed, conns: streams, memory: 2 << 10}
 	before, err := t.rows(ctx)
 	if err != nil {
 		return result, err

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// A load describes the requests to one address and the expected answers.
+// A load describes the requests to one target and the expected answers.
 type load struct {
-	address string
-	order   order
-	want    expectation
-	conns   int
-	rate    float64 // requests per second; 0 for closed-loop load: a new request after each answer
-	memory  int     // the buffer size of a connection's reader
+	addresses []string // connections are spread over them
+	order     order
+	want      expectation
+	conns     int
+	rate      float64 // requests per second; 0 for closed-loop load: a new request after each answer
+	memory    int     // the buffer size of a connection's reader
 }
 
 // A figure is the measured result of a load.
@@ -54,7 +54,7 @@ func (l *load) dial(ctx context.Context) (*callers, error) {
 	c := &callers{load: l}
 	var dialer net.Dialer
 	for i := range l.conns {
-		conn, err := dialer.DialContext(ctx, "tcp", l.address)
+		conn, err := dialer.DialContext(ctx, "tcp", l.addresses[i%len(l.addresses)])
 		if err != nil {
 			c.close()
 			return nil, err
@@ -100,7 +100,7 @@ func (c *callers) run(ctx context.Context, during time.Duration) (figure, error)
 	}
 	all.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return figure{}, fmt.Errorf("%s: %w", c.load.address, err)
+		return figure{}, fmt.Errorf("%v: %w", c.load.addresses, err)
 	}
 	return c.figure(time.Since(start)), nil
 }

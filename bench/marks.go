@@ -41,10 +41,16 @@ var marks = []mark{
 	{growth, "CPU per request, a million keys × ten", 1.10, 2, func(all []sample) spread {
 		return against(all, growth, "a million keys", tenKeys.name, costs)
 	}},
+	{scale, "CPU per request on PostgreSQL, × SQLite", 1.05, 2, timesEmbedded(nameOneNode)},
+	{scale, "CPU per request of three nodes, × SQLite", 1.05, 2, timesEmbedded(nameThree)},
 }
 
 func timesBare(scenario string) func([]sample) spread {
 	return func(all []sample) spread { return against(all, scenario, nameOurs, nameBare, costs) }
+}
+
+func timesEmbedded(target string) func([]sample) spread {
+	return func(all []sample) spread { return against(all, scale, target, nameEmbedded, costs) }
 }
 
 func beyond(f func(*sample) time.Duration) func([]sample) spread {

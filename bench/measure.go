@@ -18,6 +18,7 @@ type sample struct {
 	requests, events int64
 	took             time.Duration
 	cpu              time.Duration // of the target, until all its work was done
+	database         time.Duration // of its PostgreSQL server meanwhile
 	memory           int64
 	p50, p99, begin  time.Duration // begin is the median of the first byte
 	stolen, foreign  float64       // shares of the machine used by the hypervisor and by other processes
@@ -27,6 +28,9 @@ type sample struct {
 // perRequest and perEvent are in microseconds.
 func (s *sample) perRequest() float64 { return micros(s.cpu) / float64(s.requests) }
 func (s *sample) perEvent() float64   { return micros(s.cpu) / float64(s.events) }
+
+// perRequestOfDatabase is what the PostgreSQL server used.
+func (s *sample) perRequestOfDatabase() float64 { return micros(s.database) / float64(s.requests) }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
@@ -91,7 +95,7 @@ func (b *bench) slices(sc *scenario) int {
 
 // connect opens the connections of a target's load, and warms it up.
 func (b *bench) connect(ctx context.Context, t *target, sc *scenario, repeat int) (*participant, error) {
-	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: sc.conns, rate: sc.rate, memory: 32 << 10}
+	l := &load{addresses: t.addresses(), order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: sc.conns, rate: sc.rate, memory: 32 << 10}
 	callers, err := l.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
@@ -175,6 +179,7 @@ func (one *participant) add(f figure, spent sample) {
 	sum.events += f.events
 	sum.took += f.took
 	sum.cpu += spent.cpu
+	sum.database += spent.database
 	sum.stolen, sum.foreign = max(sum.stolen, spent.stolen), max(sum.foreign, spent.foreign)
 	one.all.whole = append(one.all.whole, f.whole...)
 	one.all.begin = append(one.all.begin, f.begin...)
@@ -228,21 +233,26 @@ func (b *bench) phase(ctx context.Context, one *participant, during time.Duratio
 
 // A reading is the resource usage of all processes at one time.
 type reading struct {
-	target, ours time.Duration
-	machine      moment
+	target, database, ours time.Duration
+	machine                moment
 }
 
 func (b *bench) read(s *stage, t *target) (reading, error) {
 	target, err := spent(t.pids())
 	ours, failed := spent([]int{os.Getpid(), s.mock.pid()})
-	return reading{target, ours, machine()}, errors.Join(err, failed)
+	r := reading{target: target, ours: ours, machine: machine()}
+	if t.database != nil {
+		database, counting, fails := t.database.spent()
+		r.database, r.ours, err = database, ours+counting, errors.Join(err, fails)
+	}
+	return r, errors.Join(err, failed)
 }
 
 func (s *sample) fill(from, to reading) {
-	s.cpu = to.target - from.target
+	s.cpu, s.database = to.target-from.target, to.database-from.database
 	if all := float64(to.machine.all - from.machine.all); all > 0 {
 		s.stolen = float64(to.machine.stolen-from.machine.stolen) / all
-		s.foreign = max(0, float64(to.machine.busy-from.machine.busy-(to.target-from.target)-(to.ours-from.ours))/all)
+		s.foreign = max(0, float64(to.machine.busy-from.machine.busy-s.cpu-s.database-(to.ours-from.ours))/all)
 	}
 }
 

@@ -137,8 +137,8 @@ func TestEveryScenarioPassesThroughTheProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := m.requests.Load()
-			l := &load{address: to.Host, order: newOrder(sc.path, sc.body, anonymousSenders(sc.kind)), want: sc.want, conns: min(8, sc.conns), rate: sc.rate}
-			l.address = server.Listener.Addr().String()
+			l := &load{addresses: []string{to.Host}, order: newOrder(sc.path, sc.body, anonymousSenders(sc.kind)), want: sc.want, conns: min(8, sc.conns), rate: sc.rate}
+			l.addresses[0] = server.Listener.Addr().String()
 			f := loaded(t, l, 30*time.Millisecond)
 			if asked := m.requests.Load() - before; f.requests == 0 || f.requests != asked {
 				t.Errorf("%d answers, and the mock was asked %d times", f.requests, asked)
@@ -152,7 +152,7 @@ func TestEveryScenarioPassesThroughTheProxy(t *testing.T) {
 
 func TestStreamsThatAreHeldAreOpenAtOnceAndEndWhenReleased(t *testing.T) {
 	m, address := raiseMock(t)
-	l := &load{address: address, order: newOrder(chatPath, chat(100, true), anonymousSenders("chat")), want: streamed, conns: 300, memory: 2 << 10}
+	l := &load{addresses: []string{address}, order: newOrder(chatPath, chat(100, true), anonymousSenders("chat")), want: streamed, conns: 300, memory: 2 << 10}
 	_ = m.behave(url.Values{"hold": {"true"}})
 	callers, err := l.dial(t.Context())
 	if err != nil {
@@ -199,7 +199,7 @@ func TestAStallCountsForAllRequestsThatWereDue(t *testing.T) {
 			}
 		}
 	}()
-	f := loaded(t, &load{address: l.Addr().String(), order: newOrder(chatPath, chat(100, false), anonymousSenders("chat")), want: whole, conns: 1, rate: 1000}, 100*time.Millisecond)
+	f := loaded(t, &load{addresses: []string{l.Addr().String()}, order: newOrder(chatPath, chat(100, false), anonymousSenders("chat")), want: whole, conns: 1, rate: 1000}, 100*time.Millisecond)
 	if f.requests < 60 || percentile(f.whole, 0.5) < 30*time.Millisecond {
 		t.Errorf("of %d requests the median waited %v", f.requests, percentile(f.whole, 0.5))
 	}
@@ -207,7 +207,7 @@ func TestAStallCountsForAllRequestsThatWereDue(t *testing.T) {
 
 func TestTheFirstWrongAnswerEndsALoad(t *testing.T) {
 	_, address := raiseMock(t)
-	l := &load{address: address, order: newOrder("/v1/none", chat(100, false), anonymousSenders("chat")), want: whole, conns: 4, memory: 4 << 10}
+	l := &load{addresses: []string{address}, order: newOrder("/v1/none", chat(100, false), anonymousSenders("chat")), want: whole, conns: 4, memory: 4 << 10}
 	callers, err := l.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -134,7 +134,7 @@ func (s *stage) try(ctx context.Context, t *target, name string) error {
 	if _, err := s.control(ctx, query("latency", "0s", "interval", "0s")); err != nil {
 		return err
 	}
-	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: 1, memory: 32 << 10}
+	l := &load{addresses: []string{t.address}, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: 1, memory: 32 << 10}
 	crew, err := l.dial(ctx)
 	if err != nil {
 		return err

@@ -61,6 +61,17 @@ func stat(pid int) ([]string, error) {
 	return f, nil
 }
 
+// reaped is the CPU time of the children of a process that have ended, in hundredths of a second.
+func reaped(pid int) (time.Duration, error) {
+	f, err := stat(pid)
+	if err != nil {
+		return 0, err
+	}
+	user, _ := strconv.ParseInt(f[13], 10, 64)
+	system, _ := strconv.ParseInt(f[14], 10, 64)
+	return time.Duration(user+system) * tick, nil
+}
+
 // resident is the memory that processes have now.
 func resident(pids []int) int64 {
 	var sum int64

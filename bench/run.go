@@ -35,7 +35,7 @@ func run(ctx context.Context, o *options) error {
 		o.say("only %d files may be open: %d idle streams instead of %d", files, most, o.streams)
 		o.streams = most
 	}
-	for _, part := range []func(context.Context) error{b.loads, b.idles, b.growths} {
+	for _, part := range []func(context.Context) error{b.loads, b.idles, b.growths, b.scales} {
 		if err := part(ctx); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func names() []string {
 	for i := range scenarios {
 		all = append(all, scenarios[i].name)
 	}
-	return append(all, idle, growth)
+	return append(all, idle, growth, scale)
 }
 
 // grown are servers that know more and more.

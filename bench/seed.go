@@ -72,7 +72,11 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 	if err := d.Migrate(ctx); err != nil {
 		return made, err
 	}
-	if _, err := db.Exec(ctx, d.Across("the bench fills all workspaces"), `PRAGMA synchronous = OFF`); err != nil { // of our connection alone
+	quick := `PRAGMA synchronous = OFF` // of our connection alone
+	if d.Engine == db.Postgres {
+		quick = `SET synchronous_commit = off`
+	}
+	if _, err := db.Exec(ctx, d.Across("the bench fills all workspaces"), quick); err != nil {
 		return made, err
 	}
 	now, user := clock.Now(), id.New("usr")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type sovereign struct {
 	*process
 	binary     string
 	data, root string
+	url        string    // of a PostgreSQL database; empty for SQLite
+	counter    *sql.Conn // that counts rows there
 	address    string
 	operations string
 	started    time.Duration // from its start until it was ready
@@ -51,19 +54,8 @@ models:
 
 // startSovereign fills a database with so many keys, names and workspaces, and starts a server on it.
 func startSovereign(ctx context.Context, s *stage, o *options, name string, n sizes) (*sovereign, error) {
-	binary, err := filepath.Abs(o.binary)
+	g, folder, err := newSovereign(s, o, name)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(binary); err != nil {
-		return nil, fmt.Errorf("build it first: %w", err)
-	}
-	folder, err := os.MkdirTemp(s.folder, name)
-	if err != nil {
-		return nil, err
-	}
-	g := &sovereign{binary: binary, data: filepath.Join(folder, "data"), root: filepath.Join(folder, "root.key")}
-	if err := os.Mkdir(g.data, 0o700); err != nil {
 		return nil, err
 	}
 	if g.books, err = db.Open(ctx, g.data, secret.Text{}); err != nil {
@@ -74,6 +66,22 @@ func startSovereign(ctx context.Context, s *stage, o *options, name string, n si
 		return nil, fmt.Errorf("fill the database: %w", err)
 	}
 	return g, g.serve(ctx, s, o, folder, name)
+}
+
+// newSovereign makes the folder of a server.
+func newSovereign(s *stage, o *options, name string) (g *sovereign, folder string, err error) {
+	binary, err := filepath.Abs(o.binary)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return nil, "", fmt.Errorf("build it first: %w", err)
+	}
+	if folder, err = os.MkdirTemp(s.folder, name); err != nil {
+		return nil, "", err
+	}
+	g = &sovereign{binary: binary, data: filepath.Join(folder, "data"), root: filepath.Join(folder, "root.key")}
+	return g, folder, os.Mkdir(g.data, 0o700)
 }
 
 func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, name string) (err error) {
@@ -88,8 +96,9 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 		return err
 	}
 	began := time.Now()
-	g.process, err = start(ctx, folder, name, syscall.SIGKILL, g.binary, "serve", "--config", file, "--data-dir", g.data, "--root-key-file", g.root,
-		"--listen", g.address, "--operations-listen", g.operations, "--limits-connections", strconv.Itoa(2*idleStreams))
+	args := append([]string{"serve", "--config", file}, g.place()...)
+	args = append(args, "--listen", g.address, "--operations-listen", g.operations, "--limits-connections", strconv.Itoa(2*idleStreams))
+	g.process, err = start(ctx, folder, name, syscall.SIGKILL, g.binary, args...)
 	if err != nil {
 		return err
 	}
@@ -100,6 +109,15 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 	})
 	g.started = time.Since(began)
 	return err
+}
+
+// place names the server's data on its command line.
+func (g *sovereign) place() []string {
+	flags := []string{"--data-dir", g.data, "--root-key-file", g.root}
+	if g.url != "" {
+		flags = append(flags, "--database-url", g.url)
+	}
+	return flags
 }
 
 func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*target, error) {
@@ -209,8 +227,12 @@ func startBefore(ctx context.Context, s *stage, o *options) (*target, error) {
 
 // rows is how many requests are in the books, in the logs where there are some, and drawn where there is a gate: the least
 // of them.
-func (g *sovereign) rows(ctx context.Context) (int64, error) {
-	n, err := db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
+func (g *sovereign) rows(ctx context.Context) (n int64, err error) {
+	if g.counter != nil {
+		err = g.counter.QueryRowContext(ctx, `SELECT COUNT(*) FROM usage_rows`).Scan(&n)
+		return n, err
+	}
+	n, err = db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
 	if err != nil || g.logs == nil {
 		return n, err
 	}
@@ -254,7 +276,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // prove checks the ledger against itself.
 func (g *sovereign) prove(ctx context.Context) error {
-	command := exec.CommandContext(ctx, g.binary, "admin", "ledger", "verify", "--data-dir", g.data, "--root-key-file", g.root) //nolint:gosec // our own program
+	command := exec.CommandContext(ctx, g.binary, append([]string{"admin", "ledger", "verify"}, g.place()...)...) //nolint:gosec // our own program
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

@@ -24,6 +24,9 @@ type target struct {
 	server  *sovereign // of a target that keeps books
 	cannot  []string   // scenarios that it fails at
 
+	others   []*sovereign // further servers on the same database, which share the load
+	database *postgres    // nil without one
+
 	followed *atomic.Int64 // rows that live tails have had; nil without tails
 }
 
@@ -216,7 +219,20 @@ func (t *target) pids() []int {
 	if t.process == nil {
 		return nil
 	}
-	return t.process.pids()
+	all := t.process.pids()
+	for _, other := range t.others {
+		all = append(all, other.pids()...)
+	}
+	return all
+}
+
+// addresses are those of all the target's servers.
+func (t *target) addresses() []string {
+	all := []string{t.address}
+	for _, other := range t.others {
+		all = append(all, other.address)
+	}
+	return all
 }
 
 // query is a setting of the mock.
