@@ -148,21 +148,49 @@ func everything(t *testing.T, p instance) string {
 	return out.String()
 }
 
-func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
+func TestASecondServerOnTheSameDataFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {
 		first := p.serve(t)
-		second := p
-		if !p.url.Empty() {
-			second.data += "2" // another folder, the same database
-		}
-		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, second.flags()...)
+		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)
 		stdout, stderr, code := run(t, args...)
 		fails(t, stdout, stderr, code, "another sovereign process is using this data")
 		if got := status(t, first.address(), first.key()); got != 200 {
 			t.Errorf("the first server: %d", got)
 		}
 	})
+}
+
+// Any number of servers serve one PostgreSQL database. What one of them answers is in force on the others.
+func TestASecondServerOnTheSameDatabaseJoins(t *testing.T) {
+	t.Parallel()
+	p := newInstance(t, dbtest.Postgres(t))
+	first := p.serve(t)
+	q := p
+	q.data += "2"
+	second := q.serve(t)
+	for _, s := range []*process{first, second} {
+		if got := status(t, s.address(), first.key()); got != 200 {
+			t.Errorf("the key of the first start: %d", got)
+		}
+	}
+	var minted struct {
+		ID  string `json:"id"`
+		Key string `json:"api_key"`
+	}
+	q.mustAdmin(t, &minted, "key", "create", "--workspace", "default", "--email", "owner@localhost", "--json")
+	if got := status(t, first.address(), minted.Key); got != 200 {
+		t.Errorf("a key of the second server, on the first: %d", got)
+	}
+	p.mustAdmin(t, nil, "key", "revoke", "--workspace", "default", "--id", minted.ID)
+	if got := status(t, second.address(), minted.Key); got != 401 {
+		t.Errorf("a key that the first server has revoked, on the second: %d", got)
+	}
+	second.kill()
+	p.mustAdmin(t, &minted, "key", "create", "--workspace", "default", "--email", "owner@localhost", "--json")
+	if got := status(t, first.address(), minted.Key); got != 200 {
+		t.Errorf("after the second server was killed: %d", got)
+	}
 }
 
 func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
