@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit peers s3 kubernetes fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages recall statistics trainers engines catalog sbom release setup clean
+.PHONY: help run build test unit peers s3 kubernetes fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages chart recall statistics trainers engines catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities; says "not checked" without 
 	@scripts/vuln $(TOOLS)/govulncheck
 
 faults: setup ## the slow drills: many kill -9, outages, restarts under load, and the promises that name a time
-	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -parallel 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app ./internal/domain/calibration
+	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -parallel 1 -timeout 150m -v -run 'Drill' ./e2e/... ./internal/app ./internal/domain/calibration ./internal/domain/wallet
 
 transports: setup ## the end-to-end tests with net/http's client and server in place of our own
 	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 60m ./e2e
@@ -71,13 +71,16 @@ bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...
 
 peers: setup-go ## hold payments, webhooks and e-mail against Stripe's mock, the verifier of Standard Webhooks and a mail server
-	@go test -C tools/peers -count 1 .
+	@CGO_ENABLED=0 go test -C tools/peers -trimpath -count 1 .
 
 s3: setup-go ## hold the files of training against a real S3 server, which it builds (three minutes of a CPU, once)
 	@go test -C tools/s3 -count 1 -timeout 60m .
 
 kubernetes: setup-go ## hold engines and training on Kubernetes against a real API server, which it builds (twelve minutes of a CPU, once)
 	@scripts/with-tmp scripts/kubernetes $(ARGS)
+
+chart: setup-go ## hold the Helm chart and the Compose file against helm and a real API server, which it builds (fifteen minutes of a CPU, once)
+	@scripts/with-tmp scripts/chart $(ARGS)
 
 recall: setup-go ## hold redaction against gitleaks' rules
 	@go test -C tools/recall -count 1 -v .

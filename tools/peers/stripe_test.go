@@ -32,7 +32,7 @@ import (
 func stripeMock(t *testing.T) (base string, output *bytes.Buffer) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "stripe-mock")
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/stripe/stripe-mock").CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "github.com/stripe/stripe-mock").CombinedOutput(); err != nil {
 		t.Fatalf("build stripe-mock: %v\n%s", err, text)
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
