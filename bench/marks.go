@@ -43,6 +43,9 @@ var marks = []mark{
 	}},
 	{scale, "CPU per request on PostgreSQL, × SQLite", 1.05, 2, timesEmbedded(nameOneNode)},
 	{scale, "CPU per request of three nodes, × SQLite", 1.05, 2, timesEmbedded(nameThree)},
+	{scale, "CPU per request of three nodes, × three servers on SQLite", 1.05, 2, func(all []sample) spread {
+		return against(all, scale, nameThree, nameApart, costs)
+	}},
 }
 
 func timesBare(scenario string) func([]sample) spread {

@@ -152,7 +152,8 @@ var (
 	}
 	explained = map[string]string{
 		idle: "Streams that are open at once, have had their first words and say nothing more; fresh processes.",
-		scale: "`chat` on one server with SQLite, and on servers that share a PostgreSQL database, to which the connections are spread. " +
+		scale: "`chat` on one server with SQLite, on three that know nothing of each other, and on servers that share a PostgreSQL " +
+			"database. The connections are spread to the servers evenly. " +
 			"All of it runs on the same cores, so more nodes give no more requests per second here: what counts is CPU time. " +
 			"The nodes' own, and that of their PostgreSQL server, are apart; one second per million requests is a microsecond per request.",
 		growth: "`chat` on servers that know much: each request comes from a key, and names a model, drawn at random of all there are.",
@@ -189,7 +190,7 @@ func writeTable(out *strings.Builder, all []sample, scenario, says string) {
 var rows = []string{
 	nameDirect, nameNginx, nameBare, nameBefore, nameOurs, nameStandard, nameLogging, nameLimits,
 	nameSplit, nameGated, nameLiteLLM, namePortkey, grown[0].name, grown[1].name, grown[2].name, grown[3].name,
-	nameEmbedded, nameOneNode, nameTwoNodes, nameThree,
+	nameEmbedded, nameApart, nameOneNode, nameTwoNodes, nameThree,
 }
 
 // report is everything that was measured, as Markdown, and whether all marks were met.

@@ -23,12 +23,16 @@ var update = flag.Bool("update", false, "write the golden file anew")
 // made is a run in which each target costs that many microseconds for each of a thousand requests.
 func made(costs map[string]float64) []sample {
 	var all []sample
+	var servers []string
+	for _, s := range scaled {
+		servers = append(servers, s.name)
+	}
 	for repeat := range 3 {
 		wobble := 1 + 0.1*float64(repeat) // of the whole machine: no ratio moves by it
 		for _, sc := range append(names(), growth) {
-			for _, target := range append([]string{nameDirect, nameNginx, nameBare, nameOurs, tenKeys.name, "a million keys"}, scaled...) {
+			for _, target := range append([]string{nameDirect, nameNginx, nameBare, nameOurs, tenKeys.name, "a million keys"}, servers...) {
 				many := target == tenKeys.name || target == "a million keys"
-				if (sc == growth) != many || (sc == scale) != slices.Contains(scaled, target) || (target == nameDirect && sc != "rate") || (sc == idle && repeat > 0) {
+				if (sc == growth) != many || (sc == scale) != slices.Contains(servers, target) || (target == nameDirect && sc != "rate") || (sc == idle && repeat > 0) {
 					continue
 				}
 				s := sample{scenario: sc, target: target, repeat: repeat, requests: 1000, took: time.Second, cpu: time.Duration(costs[target] * wobble * float64(time.Millisecond)), memory: 50e6, started: time.Second, database: 20 * time.Millisecond}
@@ -48,7 +52,7 @@ func made(costs map[string]float64) []sample {
 
 func TestTheReportReadsLikeItsGolden(t *testing.T) {
 	var out strings.Builder
-	all := made(map[string]float64{nameNginx: 30, nameBare: 120, nameOurs: 96, tenKeys.name: 90, "a million keys": 95, nameEmbedded: 70, nameOneNode: 72, nameTwoNodes: 73, nameThree: 74})
+	all := made(map[string]float64{nameNginx: 30, nameBare: 120, nameOurs: 96, tenKeys.name: 90, "a million keys": 95, nameEmbedded: 70, nameApart: 71, nameOneNode: 72, nameTwoNodes: 73, nameThree: 74})
 	if writeMarks(&out, all) {
 		t.Error("0.8 times bare is more than 0.75, and was met")
 	}

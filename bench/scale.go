@@ -11,34 +11,45 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 
-	"sovereign/internal/base/secret"
-	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
 
-// scale is the scenario of several servers on one PostgreSQL database, beside one server on SQLite.
+// scale is the scenario of several servers on one PostgreSQL database, beside servers on SQLite.
 const scale = "scale"
 
 // Names of its targets.
 const (
-	nameEmbedded = "1 node, SQLite"
+	nameEmbedded = "1 server, SQLite"
+	nameApart    = "3 servers, SQLite each"
 	nameOneNode  = "1 node, PostgreSQL"
 	nameTwoNodes = "2 nodes, PostgreSQL"
 	nameThree    = "3 nodes, PostgreSQL"
 )
 
-var scaled = []string{nameEmbedded, nameOneNode, nameTwoNodes, nameThree}
+// scaled are its targets: so many servers on one PostgreSQL database, or each on a SQLite database of its own. Servers that
+// know nothing of each other show what more processes cost on the same cores.
+var scaled = []struct {
+	name    string
+	servers int
+	shared  bool
+}{
+	{nameEmbedded, 1, false}, {nameApart, 3, false}, {nameOneNode, 1, true}, {nameTwoNodes, 2, true}, {nameThree, 3, true},
+}
 
-// scales measures one server on SQLite, and one, two and three on a PostgreSQL server of their own, side by side.
+// scales measures all of them side by side.
 func (b *bench) scales(ctx context.Context) error {
 	if !slices.Contains(b.only, scale) || !slices.Contains(b.targets, nameOurs) {
 		return nil
 	}
 	return b.staged(ctx, nil, func(s *stage) error {
-		for nodes, name := range scaled {
-			t, err := startScaled(ctx, s, b.options, name, nodes)
+		for _, servers := range scaled {
+			start := startApart
+			if servers.shared {
+				start = startNodes
+			}
+			t, err := start(ctx, s, b.options, servers.name, servers.servers)
 			if err != nil {
-				return fmt.Errorf("%s: %s: %w", scale, name, err)
+				return fmt.Errorf("%s: %s: %w", scale, servers.name, err)
 			}
 			if t == nil {
 				return nil
@@ -56,18 +67,40 @@ func (b *bench) scales(ctx context.Context) error {
 	})
 }
 
-// startScaled starts so many servers on one PostgreSQL database, or one on SQLite for none. It returns nil, and says so,
-// where there is no PostgreSQL.
-func startScaled(ctx context.Context, s *stage, o *options, name string, nodes int) (*target, error) {
-	t := &target{name: name}
-	if nodes == 0 {
-		server, err := startSovereign(ctx, s, o, "embedded", tenKeys)
+// startApart starts so many servers, each on a copy of one SQLite database: they have the same keys, and nothing else in
+// common.
+func startApart(ctx context.Context, s *stage, o *options, name string, servers int) (*target, error) {
+	first, folder, err := newSovereign(s, o, "apart")
+	if err != nil {
+		return nil, err
+	}
+	if err := first.fill(ctx, s, tenKeys); err != nil {
+		return nil, err
+	}
+	for range servers - 1 {
+		other, into, err := newSovereign(s, o, "apart")
 		if err != nil {
 			return nil, err
 		}
-		t.server, t.address, t.process, t.senders = server, server.address, server.process, server.senders
-		return t, nil
+		if err := other.copy(ctx, s, first); err != nil {
+			return nil, err
+		}
+		if err := other.serve(ctx, s, o, into, "apart"); err != nil {
+			return nil, err
+		}
+		first.apart = append(first.apart, other)
 	}
+	if err := first.serve(ctx, s, o, folder, "apart"); err != nil {
+		return nil, err
+	}
+	return &target{
+		name: name, server: first, address: first.address, process: first.process, senders: first.senders, others: first.apart,
+	}, nil
+}
+
+// startNodes starts so many servers on one PostgreSQL database. It returns nil, and says so, where there is no PostgreSQL.
+func startNodes(ctx context.Context, s *stage, o *options, name string, nodes int) (*target, error) {
+	t := &target{name: name}
 	base, err := startPostgres(ctx, s)
 	if err != nil {
 		o.say("%-10s left out: %v", scale, err)
@@ -99,12 +132,8 @@ func startShared(ctx context.Context, s *stage, o *options, base *postgres) (*so
 		return nil, err
 	}
 	g.url, g.counter = base.url, base.counter
-	if g.books, err = db.Open(ctx, g.data, secret.New(base.url)); err != nil {
+	if err := g.fill(ctx, s, tenKeys); err != nil {
 		return nil, err
-	}
-	s.ends = append(s.ends, func() { _ = g.books.Close() })
-	if g.seeded, err = seed(ctx, g.books, tenKeys); err != nil {
-		return nil, fmt.Errorf("fill the database: %w", err)
 	}
 	return g, g.serve(ctx, s, o, folder, "node1")
 }

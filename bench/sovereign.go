@@ -30,7 +30,8 @@ type sovereign struct {
 	operations string
 	started    time.Duration // from its start until it was ready
 	books      *db.DB
-	logs       *db.DB // nil when nothing is logged
+	logs       *db.DB       // nil when nothing is logged
+	apart      []*sovereign // servers with books of their own, to which the same load is spread
 	seeded
 }
 
@@ -58,14 +59,38 @@ func startSovereign(ctx context.Context, s *stage, o *options, name string, n si
 	if err != nil {
 		return nil, err
 	}
-	if g.books, err = db.Open(ctx, g.data, secret.Text{}); err != nil {
+	if err := g.fill(ctx, s, n); err != nil {
 		return nil, err
+	}
+	return g, g.serve(ctx, s, o, folder, name)
+}
+
+// fill fills the server's database.
+func (g *sovereign) fill(ctx context.Context, s *stage, n sizes) (err error) {
+	if g.books, err = db.Open(ctx, g.data, secret.New(g.url)); err != nil {
+		return err
 	}
 	s.ends = append(s.ends, func() { _ = g.books.Close() })
 	if g.seeded, err = seed(ctx, g.books, n); err != nil {
-		return nil, fmt.Errorf("fill the database: %w", err)
+		return fmt.Errorf("fill the database: %w", err)
 	}
-	return g, g.serve(ctx, s, o, folder, name)
+	return nil
+}
+
+// copy copies the SQLite database of another server, which does not run yet.
+func (g *sovereign) copy(ctx context.Context, s *stage, other *sovereign) (err error) {
+	if _, err := db.Exec(ctx, other.books.Across("the bench copies all"), `PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	if err := os.CopyFS(g.data, os.DirFS(other.data)); err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	if g.books, err = db.Open(ctx, g.data, secret.Text{}); err != nil {
+		return err
+	}
+	s.ends = append(s.ends, func() { _ = g.books.Close() })
+	g.seeded = other.seeded
+	return nil
 }
 
 // newSovereign makes the folder of a server.
@@ -233,6 +258,13 @@ func (g *sovereign) rows(ctx context.Context) (n int64, err error) {
 		return n, err
 	}
 	n, err = db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
+	for _, other := range g.apart {
+		if err == nil {
+			var more int64
+			more, err = other.rows(ctx)
+			n += more
+		}
+	}
 	if err != nil || g.logs == nil {
 		return n, err
 	}
@@ -279,6 +311,11 @@ func (g *sovereign) prove(ctx context.Context) error {
 	command := exec.CommandContext(ctx, g.binary, append([]string{"admin", "ledger", "verify"}, g.place()...)...) //nolint:gosec // our own program
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
+	}
+	for _, other := range g.apart {
+		if err := other.prove(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
