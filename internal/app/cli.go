@@ -115,6 +115,20 @@ type parsed struct {
 	file    *file
 }
 
+// variables gives every flag its variable of the environment: --limits-body is SOVEREIGN_LIMITS_BODY.
+func variables(node *kong.Node) {
+	for _, flag := range node.Flags {
+		if flag.Name == "help" {
+			continue
+		}
+		name := "SOVEREIGN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		flag.Envs, flag.Value.Tag.Envs = []string{name}, []string{name}
+	}
+	for _, child := range node.Children {
+		variables(child)
+	}
+}
+
 // parse reads a command line and the configuration file that it names. It returns nil when help was printed.
 func parse(args []string, out io.Writer) (*parsed, error) {
 	path, err := configPath(args)
@@ -126,7 +140,7 @@ func parse(args []string, out io.Writer) (*parsed, error) {
 	options := []kong.Option{
 		kong.Name("sovereign"),
 		kong.Description("A self-hosted model improvement gateway."),
-		kong.DefaultEnvars("SOVEREIGN"),
+		kong.PostBuild(func(k *kong.Kong) error { variables(k.Model.Node); return nil }),
 		kong.Writers(out, io.Discard),
 		kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),

@@ -30,11 +30,12 @@ func TestCommandLineWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
 	file := "listen: 127.0.0.1:1\nlimits:\n  body: 1MiB\n  drain: 5s\ntrusted_proxies: [10.0.0.0/8, 192.168.0.1]\ntls:\n  cert: c.pem\n  key: k.pem\n"
 	t.Setenv("SOVEREIGN_LISTEN", "127.0.0.1:2")
 	t.Setenv("SOVEREIGN_LIMITS_BODY", "2MiB")
+	t.Setenv("SOVEREIGN_TRAINING_S3_REGION", "eu-central-1")
 	c, err := configured(t, file, "--limits-body=3MiB")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Listen != "127.0.0.1:2" || c.Limits.Body != 3<<20 || c.Limits.Drain != 5*time.Second || c.Limits.IdleTimeout != 2*time.Minute ||
+	if c.Listen != "127.0.0.1:2" || c.Limits.Body != 3<<20 || c.Limits.Drain != 5*time.Second || c.Limits.IdleTimeout != 2*time.Minute || c.Training.S3.Region != "eu-central-1" ||
 		len(c.TrustedProxies) != 2 || c.TLS.Cert != "c.pem" || c.OperationsListen != "127.0.0.1:9090" {
 		t.Errorf("%+v", c)
 	}
