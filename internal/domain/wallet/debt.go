@@ -55,8 +55,8 @@ func (s *Store) TakeBack(
 	if err != nil {
 		return release, err
 	}
-	if e := s.escrow(); e != nil && free < amount && !e.gathered(ws) {
-		return release, &spread{e, ws, amount}
+	if e := s.escrow(); e != nil && free < amount && !e.gathered(payer{ws: ws}) {
+		return release, &spread{e, payer{ws: ws}, amount}
 	}
 	taken = max(0, min(taken, free))
 	if err := post(ctx, tx, refund(ws, memo, taken), before); err != nil {
@@ -116,14 +116,14 @@ func refund(ws tenant.ID, memo string, amount money.Nano) []transfer {
 // implements db.Again.
 type spread struct {
 	escrow *Escrow
-	ws     tenant.ID
+	from   payer
 	amount money.Nano
 }
 
-func (s *spread) Error() string { return "money of " + string(s.ws) + " is spread over servers" }
+func (s *spread) Error() string { return "money of " + string(s.from.ws) + " is spread over servers" }
 
 // Again gathers what there is.
-func (s *spread) Again(ctx context.Context) error { return s.escrow.gather(ctx, s.ws, s.amount) }
+func (s *spread) Again(ctx context.Context) error { return s.escrow.gather(ctx, s.from, s.amount) }
 
 // escrow returns what is taken of wallets that are shared with other servers, or nil.
 func (s *Store) escrow() *Escrow {
@@ -236,7 +236,7 @@ func (s *Store) collect(ctx context.Context, ws tenant.ID) error {
 		return err
 	}
 	if e := s.escrow(); e != nil {
-		if err := e.gather(ctx, ws, owed); err != nil {
+		if err := e.gather(ctx, payer{ws: ws}, owed); err != nil {
 			return err
 		}
 	}

@@ -61,17 +61,24 @@ type slot struct {
 	turns   chan struct{} // who acquires, in the order of arrival
 	refused refusal       // the last one; it belongs to who has the turn
 
+	users int // who has it at hand, under the escrow's mu
+
 	mu    sync.Mutex // one change of the row at a time
 	known bool       // the row was seen, and has this turn
 	turn  int64
 	doubt money.Nano // the change of the next turn, if the answer to its COMMIT was lost; else 0
 
-	need     money.Nano // of the last request that lacked money
-	target   money.Nano // what the slice is filled up to
-	granted  time.Time
+	growth
 	scarce   time.Time // until when nothing is kept
 	gathered time.Time // when all that was free was last made available
 	idle     int       // looks in a row at which it was not used
+}
+
+// A growth says how far a slice is filled.
+type growth struct {
+	need    money.Nano // of the last request that lacked money
+	target  money.Nano // what the slice is filled up to
+	granted time.Time
 }
 
 func newEscrow(d *db.DB, node string, f *funds.Funds, log *slog.Logger) *Escrow {
@@ -88,15 +95,21 @@ func newEscrow(d *db.DB, node string, f *funds.Funds, log *slog.Logger) *Escrow 
 	return e
 }
 
-func (e *Escrow) slot(p payer) *slot {
+// use returns the slot of a payer, which is not dropped until done is called.
+func (e *Escrow) use(p payer) (s *slot, done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := e.slots[p]
+	s = e.slots[p]
 	if s == nil {
 		s = &slot{payer: p, turns: make(chan struct{}, 1)}
 		e.slots[p] = s
 	}
-	return s
+	s.users++
+	return s, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		s.users--
+	}
 }
 
 func (e *Escrow) all() []*slot {
@@ -124,7 +137,10 @@ const (
 	maxRounds = 8
 )
 
-var errSliceMoved = errors.New("a slice is not as this server left it")
+var (
+	errSliceMoved = errors.New("a slice is not as this server left it")
+	errBusy       = errors.New("other servers take of the same money all the time")
+)
 
 // late is why a request is refused that could not find out whether there is money.
 func late(err error) error {
@@ -141,7 +157,8 @@ func late(err error) error {
 func (e *Escrow) Acquire(ctx context.Context, from funds.Payer, amount money.Nano) (funds.Hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
-	s := e.slot(payer{from.Workspace, from.Hold})
+	s, done := e.use(payer{from.Workspace, from.Hold})
+	defer done()
 	arrived := e.now()
 	select {
 	case s.turns <- struct{}{}:
@@ -183,8 +200,10 @@ func (e *Escrow) insist(ctx context.Context, s *slot, gather bool, try func() (p
 			return nil
 		case !p.Open:
 			return &funds.Short{Ended: true}
-		case p.Elsewhere == 0 && (!gather || own == 0), round >= 2 && p.Taken == before.Taken, round == maxRounds:
+		case p.Elsewhere == 0 && (!gather || own == 0), round >= 2 && p.Taken == before.Taken:
 			return &funds.Short{Free: p.available() + own, Busy: p.Live > 0}
+		case round == maxRounds:
+			return late(errBusy)
 		}
 		before = p
 		if err := e.recall(ctx, s); err != nil {
@@ -206,15 +225,20 @@ func (e *Escrow) take(ctx context.Context, s *slot, need money.Nano) (
 		return hold, false, false, p, 0, err
 	}
 	free = max(0, e.funds.Look(s.funds()).Free)
+	grown := s.growth.next(need, e.now())
 	var grant money.Nano
+	filled := false
 	err = e.change(ctx, s, func(tx *db.Tx) (money.Nano, error) {
 		var err error
-		grant = 0
+		grant, filled = 0, false
 		if p, err = readPot(ctx, tx.In(s.ws), s.payer, e.node); err == nil && p.Open {
-			grant = e.size(s, p.available(), need, free)
+			grant, filled = size(p.available(), need-free, grown.target-free, e.now().Before(s.scarce))
 		}
 		return grant, err
 	})
+	if filled && err == nil {
+		s.growth = grown
+	}
 	if fits = err == nil && p.Open && need-free <= p.available(); !fits {
 		return hold, false, false, p, free, err
 	}
@@ -230,36 +254,36 @@ func (e *Escrow) take(ctx context.Context, s *slot, need money.Nano) (
 	return hold, ok, true, p, free, nil
 }
 
-// size returns how much to take for a request: nothing if it does not fit, exactly what it lacks if that is much of what
-// there is or somebody else needs the rest, or as much as the requests of the last seconds have used. s.mu is held.
-func (e *Escrow) size(s *slot, available, need, free money.Nano) money.Nano {
-	lacks := need - free
+// size returns how much to take for a request that lacks an amount: nothing if it does not fit; exactly what it lacks if
+// that is much of what there is, or somebody else needs the rest; else as much as fills the slice up, but no more than a
+// part of what there is. It is never negative: only giveBack makes a slice smaller.
+func size(available, lacks, room money.Nano, scarce bool) (grant money.Nano, filled bool) {
 	most := available / share
 	switch {
 	case lacks > available:
-		return 0
-	case lacks >= most || e.now().Before(s.scarce):
-		return max(lacks, 0)
+		return 0, false
+	case lacks >= most || scarce:
+		return max(lacks, 0), false
 	}
-	s.adapt(need, e.now())
-	return min(max(lacks, s.target-free), most)
+	return max(0, min(max(lacks, room), most)), true
 }
 
-// adapt doubles the target of a slice that was used up quickly, and halves that of one that was not.
-func (s *slot) adapt(need money.Nano, now time.Time) {
+// next doubles the target of a slice that was used up quickly, and halves that of one that was not.
+func (g growth) next(need money.Nano, now time.Time) growth {
 	if need > 0 {
-		s.need = need
+		g.need = need
 	}
-	switch since := now.Sub(s.granted); {
-	case s.target == 0:
-		s.target = firstTarget * s.need
+	switch since := now.Sub(g.granted); {
+	case g.target == 0:
+		g.target = firstTarget * g.need
 	case since < 2*time.Second:
-		s.target = min(2*s.target, maxTopUp)
+		g.target = min(2*g.target, maxTopUp)
 	case since > 30*time.Second:
-		s.target /= 2
+		g.target /= 2
 	}
-	s.target = max(s.target, 16*s.need)
-	s.granted = now
+	g.target = max(g.target, 16*g.need)
+	g.granted = now
+	return g
 }
 
 // beScarce lets nothing be kept of a slice for a while. s.mu is held.
@@ -384,12 +408,12 @@ func (e *Escrow) recall(ctx context.Context, s *slot) error {
 	if _, err := e.tx(ctx, func(tx *db.Tx) error { return askBack(ctx, tx, s.payer) }); err != nil {
 		return err
 	}
-	for _, own := range e.all() {
-		if own == s || s.hold == "" && own.ws == s.ws && e.funds.Ended(own.funds()) {
-			if err := e.answer(ctx, own); err != nil {
-				return err
-			}
-		}
+	if err := e.answer(ctx, s); err != nil {
+		return err
+	}
+	// The slices of holds that have ended are of the wallet. This server may not have heard yet of an end.
+	if err := e.answerRecalls(ctx, func(p payer) bool { return p.ws == s.ws && p.hold != "" && s.hold == "" }); err != nil {
+		return err
 	}
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		n, err := unanswered(ctx, e.db.In(s.ws), s.payer, e.node)
@@ -408,7 +432,8 @@ func (e *Escrow) recall(ctx context.Context, s *slot) error {
 func (e *Escrow) Gather(ctx context.Context, p payer, amount money.Nano) error {
 	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
-	s := e.slot(p)
+	s, done := e.use(p)
+	defer done()
 	select {
 	case s.turns <- struct{}{}:
 		defer func() { <-s.turns }()
@@ -426,10 +451,11 @@ func (e *Escrow) Gather(ctx context.Context, p payer, amount money.Nano) error {
 	})
 }
 
-// gather makes available what is free of a wallet, up to an amount.
-func (e *Escrow) gather(ctx context.Context, ws tenant.ID, amount money.Nano) error {
-	s := e.slot(payer{ws: ws})
-	err := e.Gather(ctx, s.payer, amount)
+// gather makes available what is free of a payer, up to an amount.
+func (e *Escrow) gather(ctx context.Context, p payer, amount money.Nano) error {
+	s, done := e.use(p)
+	defer done()
+	err := e.Gather(ctx, p, amount)
 	if short := (*funds.Short)(nil); err != nil && !errors.As(err, &short) {
 		return err
 	}
@@ -439,9 +465,10 @@ func (e *Escrow) gather(ctx context.Context, ws tenant.ID, amount money.Nano) er
 	return nil
 }
 
-// gathered reports whether everything that was free of a wallet was gathered just now.
-func (e *Escrow) gathered(ws tenant.ID) bool {
-	s := e.slot(payer{ws: ws})
+// gathered reports whether everything that was free of a payer was gathered just now.
+func (e *Escrow) gathered(p payer) bool {
+	s, done := e.use(p)
+	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.now().Sub(s.gathered) < time.Second

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
@@ -170,6 +172,70 @@ func TestANamedHoldIsSpentOnAllServersAndNotBeyondItsAmount(t *testing.T) {
 	drainAll(t, d, all)
 }
 
+// A server that has not heard yet of the end of a named hold gives what it has of it to the wallet all the same.
+func TestTheSliceOfAHoldWhoseEndWasNotHeardOfIsOfTheWallet(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	all := startServers(t, d, 2)
+	all[0].fund("ws_a", 10_000_000)
+	if err := all[0].openHold("ws_a", "rs_1", 8_000_000); err != nil {
+		t.Fatal(err)
+	}
+	tab, err := all[1].till.Open(t.Context(), journal.Charge{Request: "req_1", Workspace: "ws_a", Route: "chat", Hold: "rs_1"}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab.Drop()
+	if kept := all[1].funds.Look(payer{"ws_a", "rs_1"}.funds()); kept.Free == 0 {
+		t.Fatal("the server keeps nothing of the hold")
+	}
+	if _, err := d.Tx(t.Context(), func(tx *db.Tx) error { // nobody is told
+		_, err := endHold(t.Context(), tx.In("ws_a"), "rs_1")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all[1].open("ws_a", "req_all", 10_000_000).Drop()
+	for _, b := range all {
+		if err := b.poster.Fill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drainAll(t, d, all)
+}
+
+// A slice whose target has fallen below what is free in it is not made smaller by a transaction that takes.
+func TestATakeNeverMakesASliceSmaller(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		amount := rapid.Int64Range(-1_000_000, 1_000_000)
+		available := money.Nano(rapid.Int64Range(0, 1_000_000).Draw(t, "available"))
+		lacks, room := money.Nano(amount.Draw(t, "lacks")), money.Nano(amount.Draw(t, "room"))
+		grant, filled := size(available, lacks, room, rapid.Bool().Draw(t, "scarce"))
+		switch {
+		case grant < 0 || grant > available:
+			t.Fatalf("%d of %d", grant, available)
+		case grant < lacks && (lacks <= available || filled):
+			t.Fatalf("%d, and %d are lacking", grant, lacks)
+		}
+	})
+}
+
+// What was recalled of a slice long ago does not recall a slice that is taken anew.
+func TestANewSliceOwesNothingToFormerRecalls(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	b := startProcess(t, d, journaltest.NewDisk())
+	b.fund("ws_a", 1_000_000)
+	b.open("ws_a", "req_1", 10).Drop()
+	if _, err := d.Tx(t.Context(), func(tx *db.Tx) error { return askBack(t.Context(), tx, payer{ws: "ws_a"}) }); err != nil {
+		t.Fatal(err)
+	}
+	drainAll(t, d, []*process{b})
+	b.open("ws_a", "req_2", 10).Drop()
+	asked, err := recalled(t.Context(), d, b.poster.Escrow.node)
+	if err != nil || len(asked) != 0 || b.funds.Free("ws_a") == 0 {
+		t.Errorf("%v are to be given back, %v; %v are free", asked, err, b.funds.Free("ws_a"))
+	}
+}
+
 // A change whose answer is lost either took place or not: the slice in memory follows the row.
 func TestASliceInDoubtIsNeitherLostNorDoubled(t *testing.T) {
 	for _, end := range []int{undone, committed} {
@@ -208,7 +274,7 @@ func TestASliceInDoubtIsNeitherLostNorDoubled(t *testing.T) {
 			}
 			b.open("ws_a", "req_2", 1000).Drop()
 			is := e.funds.Look(payer{ws: "ws_a"}.funds())
-			row, err := readSlices(t.Context(), d.Across("test"), e.node, []tenant.ID{"ws_a"})
+			row, err := readSlices(t.Context(), d.Across("test"), e.node, []tenant.ID{"ws_a"}, "")
 			if err != nil || row[payer{ws: "ws_a"}] != is.Amount {
 				t.Errorf("the row has %v, memory %+v: %v", row, is, err)
 			}

@@ -26,16 +26,13 @@ func (e *Escrow) Run(ctx context.Context) {
 	for range movers {
 		group.Go(func() { e.moveCalled(ctx) })
 	}
+	group.Go(func() { e.sweepAll(ctx) }) // beside the answers: others wait for these
 	defer group.Wait()
 	tick := time.NewTicker(answerEvery)
 	defer tick.Stop()
-	swept, failing := e.now(), false
+	failing := false
 	for {
 		err := e.AnswerRecalls(ctx)
-		if now := e.now(); now.Sub(swept) >= sweepEvery {
-			swept = now
-			err = errors.Join(err, e.Sweep(ctx))
-		}
 		if err != nil && !failing && ctx.Err() == nil {
 			e.log.Warn("money cannot be exchanged with the other servers; trying again", "err", err)
 		}
@@ -45,6 +42,22 @@ func (e *Escrow) Run(ctx context.Context) {
 			return
 		case <-e.wake:
 		case <-tick.C:
+		}
+	}
+}
+
+// sweepAll sweeps from time to time, until ctx ends.
+func (e *Escrow) sweepAll(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := e.Sweep(ctx); err != nil && ctx.Err() == nil {
+			e.log.Debug("not everything that is not used went back; it is tried again", "err", err)
 		}
 	}
 }
@@ -71,7 +84,8 @@ func (e *Escrow) moveCalled(ctx context.Context) {
 func (e *Escrow) look(ctx context.Context, p payer) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	s := e.slot(p)
+	s, done := e.use(p)
+	defer done()
 	if e.funds.Look(p.funds()).Low {
 		_, _, _, _, _, err := e.take(ctx, s, 0)
 		return err
@@ -90,9 +104,18 @@ func (e *Escrow) give(ctx context.Context, s *slot, keep money.Nano) error {
 func (e *Escrow) AnswerRecalls(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
+	return e.answerRecalls(ctx, func(payer) bool { return true })
+}
+
+// answerRecalls answers the recalls of some payers.
+func (e *Escrow) answerRecalls(ctx context.Context, of func(payer) bool) error {
 	all, err := recalled(ctx, e.db, e.node)
 	for _, p := range all {
-		err = errors.Join(err, e.answer(ctx, e.slot(p)))
+		if of(p) {
+			s, done := e.use(p)
+			err = errors.Join(err, e.answer(ctx, s))
+			done()
+		}
 	}
 	return err
 }
@@ -126,7 +149,7 @@ func (e *Escrow) sweep(ctx context.Context, s *slot) error {
 	if err := e.giveBack(ctx, s, keep, false); err != nil {
 		return err
 	}
-	if is = e.funds.Look(p); s.idle >= idleSweeps && is.Amount == 0 && !is.Scarce && s.doubt == 0 && len(s.turns) == 0 {
+	if is = e.funds.Look(p); s.idle >= idleSweeps && is.Amount == 0 && !is.Scarce && s.doubt == 0 {
 		return e.drop(ctx, s)
 	}
 	return nil
@@ -147,17 +170,45 @@ func (e *Escrow) drop(ctx context.Context, s *slot) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.slots, s.payer)
+	if s.users == 0 { // else somebody is about to take a slice again
+		delete(e.slots, s.payer)
+	}
 	return nil
 }
 
-// Leave gives back all that is free, of every payer: nothing is held any more.
+// Leave gives back all that is free, of every payer: nothing is held any more. It is one transaction, unless something is
+// held or not posted all the same.
 func (e *Escrow) Leave(ctx context.Context) error {
-	var failed error
-	for _, s := range e.all() {
-		failed = errors.Join(failed, e.give(ctx, s, 0))
+	all, empty := e.all(), true
+	for _, s := range all {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err := e.settle(ctx, s); err != nil {
+			return err
+		}
+		is := e.funds.Look(s.funds())
+		empty = empty && is.Held == 0 && is.Unposted == 0
 	}
-	return failed
+	if !empty {
+		var failed error
+		for _, s := range all {
+			failed = errors.Join(failed, e.giveBack(ctx, s, 0, false))
+		}
+		return failed
+	}
+	for _, s := range all {
+		e.funds.Withdraw(s.funds(), 0)
+		s.known = false
+	}
+	_, err := e.tx(ctx, func(tx *db.Tx) error {
+		if e.Fence != nil {
+			if err := e.Fence(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return dropSlices(ctx, tx, e.node)
+	})
+	return err
 }
 
 // Prefetch takes slices of the wallets that were used lately, so that the first requests after a start do not wait for
@@ -169,7 +220,7 @@ func (e *Escrow) Prefetch(ctx context.Context, paid map[tenant.ID]money.Nano) {
 			return
 		}
 		bounded, cancel := context.WithTimeout(ctx, moveTimeout)
-		s := e.slot(payer{ws: ws})
+		s, done := e.use(payer{ws: ws})
 		s.mu.Lock()
 		if s.target == 0 {
 			s.target, s.granted = max(amount/part, 1), e.now().Add(-sweepEvery)
@@ -177,6 +228,7 @@ func (e *Escrow) Prefetch(ctx context.Context, paid map[tenant.ID]money.Nano) {
 		s.mu.Unlock()
 		_, _, _, _, _, err := e.take(bounded, s, 0)
 		cancel()
+		done()
 		if err != nil {
 			e.log.Debug("a slice was not taken ahead", "err", err)
 		}

@@ -103,12 +103,14 @@ type sliceRow struct {
 
 func (r *sliceRow) payer() payer { return payer{r.WorkspaceID, r.HoldID} }
 
-// lockSlice adds the row of a slice when it is missing, and locks it. It waits for a transaction that is changing it.
+// lockSlice adds the row of a slice when it is missing, and locks it. It waits for a transaction that is changing it. A new
+// row owes no answer to earlier recalls: nothing was in it. A recall that goes on meanwhile sees that something was taken.
 func lockSlice(ctx context.Context, tx *db.Tx, p payer, node string) (sliceRow, error) {
 	in := tx.In(p.ws)
 	_, err := db.Exec(ctx, in, `
 		INSERT INTO wallet_slices (workspace_id, hold_id, node, amount, turn, answered, held, taken)
-		VALUES ($1, $2, $3, 0, 0, 0, 0, 0) ON CONFLICT (workspace_id, hold_id, node) DO NOTHING`, p.hold, node)
+		SELECT $1, $2, $3, 0, 0, COALESCE(MAX(asked), 0), 0, 0 FROM wallet_recalls WHERE workspace_id = $1 AND hold_id = $2
+		ON CONFLICT (workspace_id, hold_id, node) DO NOTHING`, p.hold, node)
 	if err != nil {
 		return sliceRow{}, fmt.Errorf("add a slice: %w", err)
 	}
@@ -184,14 +186,20 @@ func recalled(ctx context.Context, d *db.DB, node string) ([]payer, error) {
 	return all, nil
 }
 
-// readSlices reads a server's slices of some workspaces.
-func readSlices(ctx context.Context, s db.Scoped, node string, of []tenant.ID) (map[payer]money.Nano, error) {
+// lockSlices reads a server's slices of some workspaces, and locks them in one order. A posting waits here for a request
+// that changes one of them, instead of starting anew after it has written everything.
+func lockSlices(ctx context.Context, tx *db.Tx, node string, of []tenant.ID) (map[payer]money.Nano, error) {
+	return readSlices(ctx, tx.Across(acrossSlices), node, of, "FOR UPDATE")
+}
+
+// readSlices reads a server's slices of some workspaces. lock ends the statement; it may be empty.
+func readSlices(ctx context.Context, s db.Scoped, node string, of []tenant.ID, lock string) (map[payer]money.Nano, error) {
 	all := map[payer]money.Nano{}
-	for some := range slices.Chunk(of, balanceBatch) {
+	for some := range slices.Chunk(slices.Sorted(slices.Values(of)), balanceBatch) {
 		args, marks := parameters(some, 2)
 		rows, err := db.Query[sliceRow](ctx, s, `
 			SELECT workspace_id, hold_id, amount, held, turn FROM wallet_slices
-			WHERE node = $1 AND workspace_id IN (`+marks+`)`, append([]any{node}, args...)...)
+			WHERE node = $1 AND workspace_id IN (`+marks+`) ORDER BY workspace_id, hold_id `+lock, append([]any{node}, args...)...)
 		if err != nil {
 			return nil, fmt.Errorf("read the slices of a server: %w", err)
 		}
@@ -236,10 +244,10 @@ func (e *Escrow) charge(ctx context.Context, tx *db.Tx, used *limits) error {
 	return nil
 }
 
-// dropSlices gives back all slices of a server whose journal is posted.
+// dropSlices gives back all slices of a server whose journal is posted, and that holds nothing.
 func dropSlices(ctx context.Context, tx *db.Tx, node string) error {
 	if _, err := db.Exec(ctx, tx.Across(acrossSlices), `DELETE FROM wallet_slices WHERE node = $1`, node); err != nil {
-		return fmt.Errorf("give back the slices of the last process: %w", err)
+		return fmt.Errorf("give back all slices of a server: %w", err)
 	}
 	return nil
 }

@@ -220,8 +220,14 @@ func (h *Holds) Left(ctx context.Context, ws tenant.ID, id string, enough money.
 		}
 		mine := h.funds.Look(p.funds())
 		left := found.available() + max(0, mine.Free) + mine.Idle
-		if left >= enough || found.Elsewhere == 0 || gathered || db.Bound(ctx) {
+		if left >= enough || found.Elsewhere == 0 || gathered {
 			return left, nil
+		}
+		if db.Bound(ctx) { // others take transactions to give back
+			if h.escrow.gathered(p) {
+				return left, nil
+			}
+			return 0, &spread{h.escrow, p, enough}
 		}
 		if err := h.escrow.Gather(ctx, p, enough); err != nil && !errors.As(err, new(*funds.Short)) {
 			return 0, err

@@ -24,12 +24,11 @@ func (e *Escrow) readLimits(
 	ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge, spare bool,
 ) (l *limits, err error) {
 	l = &limits{spare: map[payer]money.Nano{}, from: map[payer]money.Nano{}}
-	across := tx.Across("the rows name their workspaces")
 	workspaces := make([]tenant.ID, 0, len(batch))
 	for ws := range batch {
 		workspaces = append(workspaces, ws)
 	}
-	if l.sliced, err = readSlices(ctx, across, e.node, workspaces); err != nil || !spare {
+	if l.sliced, err = lockSlices(ctx, tx, e.node, workspaces); err != nil || !spare {
 		return l, err
 	}
 	for ws, charges := range batch {

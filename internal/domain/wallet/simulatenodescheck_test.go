@@ -60,7 +60,7 @@ func (s *servers) potOf(p payer) []payer {
 // rows returns a server's slices.
 func (v *server) rows() map[payer]money.Nano {
 	v.t.Helper()
-	all, err := readSlices(v.t.Context(), v.db.Across("test"), v.journal.ID, v.spaces)
+	all, err := readSlices(v.t.Context(), v.db.Across("test"), v.journal.ID, v.spaces, "")
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (s *servers) invariants(rules bool) {
 			if is.Held < 0 || is.Unposted < 0 || is.Free < 0 || is.Idle < 0 || is.Held+is.Unposted-posted[p] > amount || has > amount {
 				s.t.Errorf("server %d has %+v (%d posted) of %v, and has taken %d", i, is, posted[p], p, amount)
 			}
-			if slot := v.poster.Escrow.slot(p); slot.doubt == 0 && has != amount {
+			if slot := slotOf(v.poster.Escrow, p); slot.doubt == 0 && has != amount {
 				s.t.Errorf("server %d has %+v (%d posted) of %v, and the ledger says %d", i, is, posted[p], p, amount)
 			}
 		}
@@ -214,9 +214,16 @@ func (s *servers) show(p payer) {
 	for i, v := range s.all {
 		rows := v.rows()
 		for _, of := range s.potOf(p) {
-			slot := v.poster.Escrow.slot(of)
+			slot := slotOf(v.poster.Escrow, of)
 			s.t.Logf("server %d (up %v, over %v, cut %v, forgotten %v) has %d of %v, and in memory %+v, %d in doubt", i, v.up, v.over,
 				v.cut, v.forgotten, rows[of], of, v.funds.Look(of.funds()), slot.doubt)
 		}
 	}
+}
+
+// slotOf returns the slot of a payer.
+func slotOf(e *Escrow, p payer) *slot {
+	s, done := e.use(p)
+	done()
+	return s
 }

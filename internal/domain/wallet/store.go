@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -278,15 +279,17 @@ func advanceCursor(ctx context.Context, tx *db.Tx, journalID string, from, to jo
 }
 
 // whileNothingIsPosted waits until nothing is being posted, so that the ledger and what is not posted can be read together,
-// and lets nothing be posted until release is called. It waits only briefly, and not at all in a transaction, for which the
-// posting may wait: then a figure may count what is just being posted twice.
+// and lets nothing be posted until release is called, or two seconds have passed. It waits only briefly, and not at all in
+// a transaction, for which the posting may wait: then a figure may count what is just being posted twice.
 func whileNothingIsPosted(ctx context.Context, f *funds.Funds) (release func()) {
 	if db.Bound(ctx) {
 		return func() {}
 	}
 	for range 100 {
 		if f.Ledger.TryRLock() {
-			return f.Ledger.RUnlock
+			unlock := sync.OnceFunc(f.Ledger.RUnlock)
+			latest := time.AfterFunc(2*time.Second, unlock) // a database that does not answer must not hold up posting
+			return func() { latest.Stop(); unlock() }
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -150,12 +150,6 @@ func (f *Funds) Unposted(p Payer) (unposted money.Nano) {
 	return unposted
 }
 
-// Ended reports whether a payer is a named hold that is known to have ended.
-func (f *Funds) Ended(p Payer) (ended bool) {
-	f.with(p, func(_ *account, n *named, _ *purse) { ended = n != nil && n.ended })
-	return ended
-}
-
 // Withdraw takes out of a slice what is free beyond an amount, and what waits to be given back.
 func (f *Funds) Withdraw(p Payer, keep money.Nano) (taken money.Nano) {
 	f.with(p, func(_ *account, _ *named, from *purse) {
