@@ -82,7 +82,7 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 // checkFunds refuses, before the body is read, what no body could make affordable: the wallet has nothing free, no
 // model costs this workspace nothing, and no answer can come from the cache. (Only what was paid for is cached.)
 func (g *Gateway) checkFunds(ctx context.Context, ws tenant.ID, cached string) error {
-	if g.Till.Free(ws, "") > 0 {
+	if g.Till.Free(ws, "") > 0 || g.models(g.Fleet()).HasFree(ws, g.settings.Load().OwnKeyFee > 0) {
 		return nil
 	}
 	free, spent, err := g.Till.Look(ctx, ws)
@@ -90,9 +90,6 @@ func (g *Gateway) checkFunds(ctx context.Context, ws tenant.ID, cached string) e
 		return err
 	}
 	if on := cached == "on" || cached == "" && g.Workspaces.Of(ws).Cache; on && spent > 0 {
-		return nil
-	}
-	if g.models(g.Fleet()).HasFree(ws, g.settings.Load().OwnKeyFee > 0) {
 		return nil
 	}
 	return fault.InsufficientBalance.New("the wallet has $%s free", free)
