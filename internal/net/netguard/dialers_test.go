@@ -37,6 +37,7 @@ var dialers = map[string]string{
 	"internal/store/artifact/artifacttest": "the tests' own server",
 	"internal/store/db/db.go":              "the operator's database",
 	"internal/store/db/postgres.go":        "the operator's database",
+	"internal/store/db/listen.go":          "the operator's database",
 	"internal/store/db/writer.go":          "a file of the operator's",
 	"internal/store/db/errors.go":          "nothing: it reads the database's errors",
 	"internal/net/netguard/netguardtest":   "the tests' own DNS server",
