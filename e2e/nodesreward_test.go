@@ -33,7 +33,7 @@ func TestDrillManyNodesShareTheBudgetOfARewardSession(t *testing.T) {
 	f.key = f.all[0].server.key()
 	criterion := f.all[0].caller(f.key).certifiedJudge(t, "mock/judges")
 	f.all[0].mustAdmin(t, nil, "wallet", "topup", "--workspace", "default", "--amount-usd", "1000", "--json")
-	before, spent := f.walletOf(t, "default"), money.Nano(0)
+	spent := money.Nano(0)
 	for round := range drills(2, 60) {
 		budget := (200 + 10*money.Nano(rand.IntN(20))) * money.Dollar / 1000
 		s := f.all[round%3].caller(f.key).session(t, criterion, budget)
@@ -44,8 +44,11 @@ func TestDrillManyNodesShareTheBudgetOfARewardSession(t *testing.T) {
 	}
 	f.stop(t)
 	f.nothingSliced(t)
-	if is := f.walletOf(t, "default"); is != before-spent {
-		t.Errorf("the wallet had $%s and has $%s after $%s", before, is, spent)
+	credit := f.number(t, `SELECT CAST(-SUM(amount) AS BIGINT) FROM ledger_balances WHERE account = 'funding'`)
+	charged := f.number(t, `SELECT CAST(SUM(charged) AS BIGINT) FROM usage_rows`) // for the calibration of the judge too
+	scored := f.number(t, `SELECT CAST(SUM(charged) AS BIGINT) FROM usage_rows WHERE key_id LIKE 'rs_%'`)
+	if is := f.walletOf(t, "default"); int64(is) != credit-charged || int64(spent) != scored {
+		t.Errorf("the wallet has %d of %d after %d; the sessions spent %d, and %d were charged", is, credit, charged, spent, scored)
 	}
 	f.all[0].verifyLedger(t)
 	f.uncomplaining(t)
