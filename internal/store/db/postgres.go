@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -63,6 +65,9 @@ func (c *connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 	begin := fmt.Sprintf("begin isolation level serializable; set local idle_in_transaction_session_timeout = %d",
 		limit.Milliseconds())
 	tx, err := c.Conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	if errors.Is(err, pgconn.ErrConnClosed) { // nothing has begun: the pool may try another connection
+		return nil, driver.ErrBadConn
+	}
 	if err != nil {
 		return nil, err
 	}
