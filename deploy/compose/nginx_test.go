@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-const patience = time.Minute
+const timeout = time.Minute // it bounds every wait
 
 // A server counts the requests that reach it, and behaves as it is told.
 type server struct {
@@ -76,9 +76,15 @@ func front(t *testing.T, addresses ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ours, err := os.ReadFile("nginx/servers.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, settings, _ := strings.Cut(string(ours), "server sovereign-1:8080")
+	settings, _, _ = strings.Cut(settings, "\n")
 	var servers strings.Builder
 	for _, address := range addresses {
-		servers.WriteString("server " + strings.TrimPrefix(address, "http://") + " max_fails=2 fail_timeout=2s;\n")
+		servers.WriteString("server " + strings.TrimPrefix(address, "http://") + settings + "\n")
 	}
 	for name, text := range map[string]string{
 		"nginx.conf": string(config), "servers.conf": servers.String(), "listen.conf": "listen " + own + ";\n",
@@ -103,7 +109,7 @@ func front(t *testing.T, addresses ...string) string {
 		_ = cmd.Wait()
 	})
 	var dialer net.Dialer
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if c, err := dialer.DialContext(t.Context(), "tcp", own); err == nil {
 			_ = c.Close()
 			return "http://" + own
@@ -116,7 +122,7 @@ func front(t *testing.T, addresses ...string) string {
 
 func ask(t *testing.T, method, url string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	body := strings.NewReader("")
 	if method == http.MethodPost {
@@ -240,7 +246,7 @@ func TestNginxStreamsAndSaysWhoCalls(t *testing.T) {
 			<-more
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+inference[0], strings.NewReader("{}"))
 	if err != nil {
