@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,11 +25,15 @@ func (f *nodes) front(t *testing.T) string {
 	t.Helper()
 	folder, address, log := t.TempDir(), freeAddress(t), newTail()
 	copyFile(t, "../deploy/compose/nginx/nginx.conf", filepath.Join(folder, "nginx.conf"))
-	var servers strings.Builder
-	for _, one := range f.all {
-		fmt.Fprintf(&servers, "server %s max_fails=2 fail_timeout=2s;\n", one.listen)
+	servers, err := os.ReadFile("../deploy/compose/nginx/servers.conf")
+	if err != nil {
+		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(folder, "servers.conf"), servers.String())
+	here := string(servers)
+	for i, one := range f.all {
+		here = strings.Replace(here, fmt.Sprintf("sovereign-%d:8080", i+1), one.listen, 1)
+	}
+	writeFile(t, filepath.Join(folder, "servers.conf"), here)
 	writeFile(t, filepath.Join(folder, "listen.conf"), "listen "+address+";\n")
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -37,7 +42,12 @@ func (f *nodes) front(t *testing.T) string {
 	cmd := exec.Command(program, "-p", folder, "-c", "nginx.conf", "-g", "daemon off; pid "+folder+"/pid;")
 	cmd.Stdout, cmd.Stderr = log, log
 	done := startGroup(t, cmd)
-	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		if text := log.String(); t.Failed() {
+			t.Logf("nginx:\n%s", text[max(0, len(text)-8000):])
+		}
+	})
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if conn, err := net.Dial("tcp", address); err == nil {
 			_ = conn.Close()
@@ -58,14 +68,14 @@ type visit struct {
 	good, streams atomic.Int64
 }
 
-// ask sends chat requests, whole or streamed, until ctx ends.
+// ask sends chat requests, whole or streamed, until ctx ends or one fails.
 func (v *visit) ask(ctx context.Context, t *testing.T, at *caller, stream bool) {
 	t.Helper()
 	body := chat("mock/whole", "rolling", `"max_tokens":20`)
 	if stream {
 		body = chat("mock/stream", "rolling", `"max_tokens":20`, `"stream":true`)
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !t.Failed() {
 		var reused bool
 		traced := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
 			GotConn: func(conn httptrace.GotConnInfo) { reused = conn.Reused },
@@ -113,14 +123,14 @@ func (f *nodes) roll(t *testing.T, key string, times int, change func(*node)) {
 		})
 	}
 	eventually(t, "requests are answered", func() bool { return v.streams.Load() > 5 })
-	for range times {
+	for i := 0; i < times && !t.Failed(); i++ {
 		for _, one := range f.all {
 			change(one)
 			time.Sleep(200 * time.Millisecond)
 		}
 	}
 	before := v.good.Load()
-	eventually(t, "requests are answered after the last", func() bool { return v.good.Load() > before+20 })
+	eventually(t, "requests are answered after the last", func() bool { return t.Failed() || v.good.Load() > before+20 })
 	stop()
 	group.Wait()
 	t.Logf("%d requests, %d of them streams, over %d restarts of each of %d nodes", v.good.Load(), v.streams.Load(), times, len(f.all))

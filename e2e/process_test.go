@@ -203,10 +203,16 @@ func (s *process) stop(t *testing.T) int {
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	return s.ended(t)
+}
+
+// ended waits until the server has ended, and returns its exit status.
+func (s *process) ended(t *testing.T) int {
+	t.Helper()
 	select {
 	case <-s.done:
 	case <-time.After(limit):
-		t.Fatal("the server does not stop")
+		t.Fatal("the server does not end")
 	}
 	return s.ProcessState.ExitCode()
 }

@@ -40,13 +40,20 @@ type scoredSession struct {
 	Scored     int
 }
 
-// session begins a reward session with one judge.
+// session begins a reward session with one judge. A drill begins more in a minute than the abuse guard permits, and waits
+// as it asks.
 func (c *caller) session(t *testing.T, criterion string, budget money.Nano) (s scoredSession) {
 	t.Helper()
-	c.call(t, http.MethodPost, "/v1/reward/sessions", object{
-		"label": "drill", "budget_usd": budget, "reward": object{"mode": "single", "criterionId": criterion},
-	}, http.StatusCreated, &s)
-	return s
+	body := object{"label": "drill", "budget_usd": budget, "reward": object{"mode": "single", "criterionId": criterion}}
+	for deadline := time.Now().Add(limit); ; time.Sleep(time.Second) {
+		status, text := c.call(t, http.MethodPost, "/v1/reward/sessions", body, 0, &s)
+		switch {
+		case status == http.StatusCreated:
+			return s
+		case status != http.StatusTooManyRequests || time.Now().After(deadline):
+			t.Fatalf("begin a session: %d %s", status, text)
+		}
+	}
 }
 
 // rewardItems are items whose completions tell the mock judge the truth. what makes them different from others.
