@@ -61,7 +61,8 @@ type slot struct {
 	turns   chan struct{} // who acquires, in the order of arrival
 	refused refusal       // the last one; it belongs to who has the turn
 
-	users int // who has it at hand, under the escrow's mu
+	users     int  // who has it at hand, under the escrow's mu
+	answering bool // its recall is being answered, under the escrow's mu
 
 	mu    sync.Mutex // one change of the row at a time
 	known bool       // the row was seen, and has this turn
@@ -379,7 +380,8 @@ func (e *Escrow) settled(ctx context.Context, s *slot) error {
 }
 
 // giveBack gives back what is free in a slice beyond an amount. answer says that all recalls are answered by that, also if
-// nothing was free. s.mu is held.
+// nothing was free: each try of the transaction takes out what is free then, so that it answers no recall that is newer
+// than what it gives back. s.mu is held.
 func (e *Escrow) giveBack(ctx context.Context, s *slot, keep money.Nano, answer bool) error {
 	if err := e.settle(ctx, s); err != nil {
 		return err
@@ -388,7 +390,10 @@ func (e *Escrow) giveBack(ctx context.Context, s *slot, keep money.Nano, answer 
 	if idle == 0 && !answer {
 		return nil
 	}
-	err := e.changing(ctx, s, answer, func(*db.Tx) (money.Nano, error) { return -idle, nil })
+	err := e.changing(ctx, s, answer, func(*db.Tx) (money.Nano, error) {
+		idle += e.funds.Withdraw(s.funds(), keep)
+		return -idle, nil
+	})
 	if err != nil && !errors.Is(err, errInDoubt) {
 		e.funds.Return(s.funds(), idle)
 	}
@@ -456,10 +461,10 @@ func (e *Escrow) gather(ctx context.Context, p payer, amount money.Nano) error {
 	s, done := e.use(p)
 	defer done()
 	err := e.Gather(ctx, p, amount)
-	if short := (*funds.Short)(nil); err != nil && !errors.As(err, &short) {
+	if !errors.As(err, new(*funds.Short)) {
 		return err
 	}
-	s.mu.Lock()
+	s.mu.Lock() // there is less, so all of it was made available
 	defer s.mu.Unlock()
 	s.gathered = e.now()
 	return nil

@@ -203,6 +203,88 @@ func TestTheSliceOfAHoldWhoseEndWasNotHeardOfIsOfTheWallet(t *testing.T) {
 	drainAll(t, d, all)
 }
 
+// What requests hold, and what is not posted, stays with a server that leaves, until that is posted.
+func TestAServerThatLeavesKeepsWhatItOwes(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	b := startProcess(t, d, journaltest.NewDisk())
+	for _, ws := range []tenant.ID{"ws_held", "ws_settled", "ws_free"} {
+		b.fund(ws, 1_000_000)
+		b.open(ws, "req_"+string(ws), 1000).Drop()
+	}
+	tab := b.open("ws_held", "req_1", 1000)
+	b.spend("ws_settled", "req_2", 500)
+	if err := b.poster.Escrow.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := readSlices(t.Context(), d.Across("test"), b.poster.Escrow.node, []tenant.ID{"ws_held", "ws_settled", "ws_free"}, "")
+	if err != nil || rows[payer{ws: "ws_held"}] != 1000 || rows[payer{ws: "ws_settled"}] != 500 || rows[payer{ws: "ws_free"}] != 0 {
+		t.Errorf("%v %v", rows, err)
+	}
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: 1000}}); err != nil {
+		t.Fatal(err)
+	}
+	drainAll(t, d, []*process{b})
+	for ws, want := range map[tenant.ID]money.Nano{"ws_held": 999_000, "ws_settled": 999_500, "ws_free": 1_000_000} {
+		if got := b.balance(ws); got.Balance != want {
+			t.Errorf("%s has %d, want %d", ws, got.Balance, want)
+		}
+	}
+}
+
+// A server whose change of one slice does not come to an end gives back the others all the same.
+func TestARecallDoesNotWaitForThatOfAnotherWallet(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	all := startServers(t, d, 2)
+	const worst = 1_000_000
+	for _, ws := range []tenant.ID{"ws_a", "ws_b"} {
+		all[0].fund(ws, 20*worst)
+		all[1].open(ws, "req_"+string(ws), 10).Drop()
+	}
+	stuck, done := all[1].poster.Escrow.use(payer{ws: "ws_a"})
+	stuck.mu.Lock()
+	defer done()
+	defer stuck.mu.Unlock()
+	var late *till.Tab
+	if tab, err := all[0].till.Open(t.Context(), journal.Charge{Request: "req_1", Workspace: "ws_a", Route: "chat"}, 20*worst); err == nil {
+		late = &tab
+		t.Error("the other server has not answered")
+	}
+	if late != nil {
+		late.Drop()
+	}
+	all[0].open("ws_b", "req_2", 20*worst).Drop()
+}
+
+// What a journal has of a hold that has ended, without a slice, is paid from the wallet: a release that knew no slices may
+// have written it.
+func TestARecoveredChargeOfAnEndedHoldIsPaidFromTheWallet(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	b := startProcess(t, d, journaltest.NewDisk())
+	b.fund("ws_a", 1_000_000)
+	if err := b.openHold("ws_a", "rs_1", 10_000); err != nil {
+		t.Fatal(err)
+	}
+	b.spendFrom("ws_a", "rs_1", "req_1", 4000)
+	if err := b.journal.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
+		if _, err := endHold(t.Context(), tx.In("ws_a"), "rs_1"); err != nil {
+			return err
+		}
+		return dropSlices(t.Context(), tx, b.poster.Escrow.node)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := b.killed()
+	next.recover()
+	if got := next.balance("ws_a"); got.Balance != 996_000 {
+		t.Errorf("%+v", got)
+	}
+	drainAll(t, d, []*process{next})
+}
+
 // A slice whose target has fallen below what is free in it is not made smaller by a transaction that takes.
 func TestATakeNeverMakesASliceSmaller(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,6 +17,7 @@ const (
 	sweepEvery  = 5 * time.Second        // what is not used for two sweeps goes back
 	idleSweeps  = 2
 	movers      = 4               // slices that are filled or given back at a time, without a request that waits
+	answerers   = 16              // recalls that are answered at a time
 	moveTimeout = 5 * time.Second // bounds one change
 )
 
@@ -30,9 +31,10 @@ func (e *Escrow) Run(ctx context.Context) {
 	defer group.Wait()
 	tick := time.NewTicker(answerEvery)
 	defer tick.Stop()
+	turns := make(chan struct{}, answerers)
 	failing := false
 	for {
-		err := e.AnswerRecalls(ctx)
+		err := e.answerEach(ctx, &group, turns)
 		if err != nil && !failing && ctx.Err() == nil {
 			e.log.Warn("money cannot be exchanged with the other servers; trying again", "err", err)
 		}
@@ -44,6 +46,51 @@ func (e *Escrow) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// answerEach begins to answer all recalls, each by itself: one that does not come to an end must not delay the others.
+func (e *Escrow) answerEach(ctx context.Context, group *sync.WaitGroup, turns chan struct{}) error {
+	bounded, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	all, err := recalled(bounded, e.db, e.node)
+	for _, p := range all {
+		s, done := e.use(p)
+		if !e.beginAnswer(s) {
+			done()
+			continue
+		}
+		select {
+		case turns <- struct{}{}:
+		case <-ctx.Done():
+			e.endAnswer(s)
+			done()
+			return ctx.Err()
+		}
+		group.Go(func() {
+			defer func() { <-turns; e.endAnswer(s); done() }()
+			within, cancel := context.WithTimeout(ctx, moveTimeout)
+			defer cancel()
+			if err := e.answer(within, s); err != nil && ctx.Err() == nil {
+				e.log.Debug("a recall was not answered; it is tried again", "err", err)
+			}
+		})
+	}
+	return err
+}
+
+// beginAnswer reports whether nobody answers the recall of a slice yet.
+func (e *Escrow) beginAnswer(s *slot) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first := !s.answering
+	s.answering = true
+	return first
+}
+
+func (e *Escrow) endAnswer(s *slot) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.answering = false
 }
 
 // sweepAll sweeps from time to time, until ctx ends.
@@ -69,6 +116,7 @@ func (e *Escrow) moveCalled(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case p := <-e.funds.Calls():
+			e.funds.Heard(p)
 			if err := e.look(ctx, payer{p.Workspace, p.Hold}); err != nil && ctx.Err() == nil {
 				e.log.Debug("a slice was not moved; it is tried again", "err", err)
 				select { // what could not be given back is called again at once
@@ -176,39 +224,43 @@ func (e *Escrow) drop(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// Leave gives back all that is free, of every payer: nothing is held any more. It is one transaction, unless something is
-// held or not posted all the same.
+// Leave gives back all that is free, of every payer: nothing is held any more, as a rule. Slices of which nothing is held,
+// and everything is posted, go back in one transaction.
 func (e *Escrow) Leave(ctx context.Context) error {
-	all, empty := e.all(), true
-	for _, s := range all {
+	var failed error
+	var empty []payer
+	var rest []*slot
+	for _, s := range e.all() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err := e.settle(ctx, s); err != nil {
-			return err
+			failed = errors.Join(failed, err)
+			continue
 		}
-		is := e.funds.Look(s.funds())
-		empty = empty && is.Held == 0 && is.Unposted == 0
-	}
-	if !empty {
-		var failed error
-		for _, s := range all {
-			failed = errors.Join(failed, e.giveBack(ctx, s, 0, false))
+		taken := e.funds.Withdraw(s.funds(), 0)
+		if e.funds.Look(s.funds()).Amount != 0 { // nothing of it is free, so nothing more can be held of it either
+			e.funds.Return(s.funds(), taken)
+			rest = append(rest, s)
+			continue
 		}
-		return failed
-	}
-	for _, s := range all {
-		e.funds.Withdraw(s.funds(), 0)
 		s.known = false
+		empty = append(empty, s.payer)
 	}
-	_, err := e.tx(ctx, func(tx *db.Tx) error {
-		if e.Fence != nil {
-			if err := e.Fence(ctx, tx); err != nil {
-				return err
+	if len(empty) > 0 {
+		_, err := e.tx(ctx, func(tx *db.Tx) error {
+			if e.Fence != nil {
+				if err := e.Fence(ctx, tx); err != nil {
+					return err
+				}
 			}
-		}
-		return dropSlices(ctx, tx, e.node)
-	})
-	return err
+			return deleteSlices(ctx, tx, e.node, empty)
+		})
+		failed = errors.Join(failed, err)
+	}
+	for _, s := range rest {
+		failed = errors.Join(failed, e.giveBack(ctx, s, 0, false))
+	}
+	return failed
 }
 
 // Prefetch takes slices of the wallets that were used lately, so that the first requests after a start do not wait for
@@ -238,7 +290,9 @@ func (e *Escrow) Prefetch(ctx context.Context, paid map[tenant.ID]money.Nano) {
 // reload makes the slices in memory what the ledger says they are: it may have lost its last commits.
 func (e *Escrow) reload(ctx context.Context) error {
 	for _, s := range e.all() {
-		if err := e.reloadOne(ctx, s); err != nil {
+		s, done := e.use(s.payer) // the one that was listed may be dropped by now
+		err := e.reloadOne(ctx, s)
+		if done(); err != nil {
 			return err
 		}
 	}

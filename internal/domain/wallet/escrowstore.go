@@ -244,6 +244,23 @@ func (e *Escrow) charge(ctx context.Context, tx *db.Tx, used *limits) error {
 	return nil
 }
 
+// deleteSlices gives back a server's slices of some payers.
+func deleteSlices(ctx context.Context, tx *db.Tx, node string, of []payer) error {
+	for some := range slices.Chunk(of, balanceBatch) {
+		args, rows := []any{node}, make([]string, len(some))
+		for i, p := range some {
+			rows[i] = fmt.Sprintf("(CAST($%d AS TEXT), CAST($%d AS TEXT))", len(args)+1, len(args)+2)
+			args = append(args, string(p.ws), p.hold)
+		}
+		_, err := db.Exec(ctx, tx.Across(acrossSlices), `DELETE FROM wallet_slices
+			WHERE node = $1 AND (workspace_id, hold_id) IN (VALUES `+strings.Join(rows, ", ")+`)`, args...)
+		if err != nil {
+			return fmt.Errorf("give back slices: %w", err)
+		}
+	}
+	return nil
+}
+
 // dropSlices gives back all slices of a server whose journal is posted, and that holds nothing.
 func dropSlices(ctx context.Context, tx *db.Tx, node string) error {
 	if _, err := db.Exec(ctx, tx.Across(acrossSlices), `DELETE FROM wallet_slices WHERE node = $1`, node); err != nil {

@@ -17,13 +17,14 @@ type limits struct {
 	sliced map[payer]money.Nano
 	spare  map[payer]money.Nano // available besides
 	from   map[payer]money.Nano // what was taken of sliced
+	ended  map[payer]bool       // holds that have ended: what is available of the wallet pays for them
 }
 
 // readLimits reads the limits of a batch.
 func (e *Escrow) readLimits(
 	ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge, spare bool,
 ) (l *limits, err error) {
-	l = &limits{spare: map[payer]money.Nano{}, from: map[payer]money.Nano{}}
+	l = &limits{spare: map[payer]money.Nano{}, from: map[payer]money.Nano{}, ended: map[payer]bool{}}
 	workspaces := make([]tenant.ID, 0, len(batch))
 	for ws := range batch {
 		workspaces = append(workspaces, ws)
@@ -38,10 +39,18 @@ func (e *Escrow) readLimits(
 			if err != nil {
 				return nil, err
 			}
-			l.spare[p] = max(0, found.available())
+			l.spare[p], l.ended[p] = max(0, found.available()), !found.Open
 		}
 	}
 	return l, nil
+}
+
+// besides returns the payer whose available money pays for what is not in the slice.
+func (l *limits) besides(p payer) payer {
+	if l.ended[p] {
+		return payer{ws: p.ws}
+	}
+	return p
 }
 
 // left returns what a payer can be charged. The wallet pays for a hold that has ended.
@@ -49,7 +58,7 @@ func (l *limits) left(p payer) money.Nano {
 	if l == nil {
 		return math.MaxInt64
 	}
-	left, fits := l.sliced[p].Add(l.spare[p])
+	left, fits := l.sliced[p].Add(l.spare[l.besides(p)])
 	if !fits {
 		return math.MaxInt64
 	}
@@ -64,7 +73,7 @@ func (l *limits) use(p payer, amount money.Nano) {
 	part := min(amount, l.sliced[p])
 	l.sliced[p] -= part
 	l.from[p] += part
-	l.spare[p] -= amount - part
+	l.spare[l.besides(p)] -= amount - part
 }
 
 // mark returns the limits as they are, for reset.
@@ -72,7 +81,7 @@ func (l *limits) mark() *limits {
 	if l == nil {
 		return nil
 	}
-	return &limits{maps.Clone(l.sliced), maps.Clone(l.spare), maps.Clone(l.from)}
+	return &limits{maps.Clone(l.sliced), maps.Clone(l.spare), maps.Clone(l.from), l.ended}
 }
 
 // reset undoes what was used since a mark.

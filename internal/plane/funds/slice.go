@@ -61,6 +61,11 @@ func (f *Funds) call(s *slice, p Payer) {
 	}
 }
 
+// Heard notes that a call was heard: what comes of it may fail, and is called again then.
+func (f *Funds) Heard(p Payer) {
+	f.with(p, func(_ *account, _ *named, from *purse) { from.slice.called = false })
+}
+
 // setAside takes what is free out of a purse, to be given back. The account is locked.
 func (f *Funds) setAside(a *account, n *named) {
 	from, p := &a.purse, Payer{Workspace: a.ws}
