@@ -88,6 +88,11 @@ func (f *Feed) Register(sources map[string]Source) {
 func (f *Feed) Fill(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
+	return f.fill(ctx)
+}
+
+// fill is Fill. publishing is held.
+func (f *Feed) fill(ctx context.Context) error {
 	head, err := Head(ctx, f.db.Across("versions number all workspaces together"))
 	if err != nil {
 		return err
@@ -224,7 +229,8 @@ func (f *Feed) bounded(ctx context.Context, do func(context.Context) error) erro
 }
 
 // CatchUp applies what was committed since the last call. Each query has its own timeout, and each applied version
-// stays applied. Many changes or a slow database therefore delay the feed, but cannot stop it for good.
+// stays applied. Many changes or a slow database therefore delay the feed, but cannot stop it for good. When another server
+// has pruned what this one could not apply for too long, everything is filled anew: versions have no gaps.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
@@ -237,6 +243,9 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(changes) > 0 && changes[0].Version > f.Applied()+1 {
+		return f.fill(ctx)
 	}
 	for i, c := range changes {
 		if source, known := f.sources[c.Kind]; known {

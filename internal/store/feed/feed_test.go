@@ -340,3 +340,28 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		}
 	})
 }
+
+// A server that cannot apply a change for longer than changes are kept does not skip it: another one has pruned it.
+func TestAChangeThatAnotherServerHasPrunedIsFilledAnew(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := &board{}
+		f := newFeed(d, map[string]Source{"key": b})
+		touch(t, d, "key", "first")
+		if err := f.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pruned := touch(t, d, "key", "pruned")
+		last := touch(t, d, "key", "last")
+		if _, err := db.Exec(t.Context(), d.Across("test"), `DELETE FROM feed_changes WHERE version = $1`, pruned); err != nil {
+			t.Fatal(err)
+		}
+		b.filled = func() error { return errors.New("not yet") }
+		if err := f.CatchUp(t.Context()); err == nil || f.Applied() >= pruned {
+			t.Errorf("version %d is called in force without having been applied: %v", f.Applied(), err)
+		}
+		b.filled = nil
+		if err := f.CatchUp(t.Context()); err != nil || f.Applied() != last || b.fills != 2 {
+			t.Errorf("version %d of %d is in force after %d fills: %v", f.Applied(), last, b.fills, err)
+		}
+	})
+}
