@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/store/db"
 )
@@ -81,6 +82,10 @@ type Member struct {
 
 	settings atomic.Pointer[string]
 	differs  atomic.Bool
+
+	// Used by Join, and then by the loop that renews.
+	newest Life       // the newest that the database is known to have of this process
+	tried  clock.Time // when it last tried to join
 
 	stopped atomic.Pointer[string] // why it will never serve again; nil while it may
 	drained atomic.Bool            // an operator has asked it to leave

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -21,6 +22,7 @@ type board struct {
 	held     bool // CatchUp and Wake do nothing
 	fills    int
 	advanced func()
+	once     func() // called by the next CatchUp, before it reads
 }
 
 func (b *board) Applied() db.Version {
@@ -30,6 +32,13 @@ func (b *board) Applied() db.Version {
 }
 
 func (b *board) CatchUp(ctx context.Context) error {
+	b.mu.Lock()
+	once := b.once
+	b.once = nil
+	b.mu.Unlock()
+	if once != nil {
+		once()
+	}
 	head, err := db.One[db.Version](ctx, b.db.Across("test"), `SELECT version FROM feed_head WHERE id = 1`)
 	b.mu.Lock()
 	if !b.held && err == nil {
@@ -359,6 +368,57 @@ func TestTheFirstOfTwoProcessesWithOneDataFolderStops(t *testing.T) {
 	time.Sleep(2 * beatEvery)
 	if err := second.Check(); err != nil || second.Life().Epoch != 2 {
 		t.Errorf("the second is at epoch %d: %v", second.Life().Epoch, err)
+	}
+}
+
+// The COMMIT of a join arrives, and its answer does not: the newer life in the row is this process's own.
+func TestAJoinWhoseAnswerIsLostIsNotTakenForAnotherProcess(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	a := serving(t, d, "jrn_a")
+	a.pause()
+	a.tried = clock.Now()
+	if _, _, err := a.table.join(t.Context(), a.newest, a.tried, a.about); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	eventually(t, "it serves again", func() bool { return a.Check() == nil && a.Life().Epoch == 3 })
+	select {
+	case err := <-a.ended:
+		t.Error(err)
+	default:
+	}
+}
+
+// A life that is over before the start has put everything in force is followed by one that serves.
+func TestAStartServesAlthoughItsFirstLifeWasEnded(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	a := join(t, d, "jrn_a")
+	a.board.once = func() {
+		if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE nodes SET ended = TRUE`); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "it joins again", func() bool { return a.Life().Epoch == 2 })
+	}
+	if err := a.Serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it serves", func() bool { return a.Check() == nil })
+}
+
+// What an operator asks of a node that is silent is asked of its next life too, unless its process has ended meanwhile.
+func TestANodeThatWasSilentWhenItWasAskedToLeaveHearsOfIt(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	a := serving(t, d, "jrn_a")
+	a.pause()
+	if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE nodes SET ended = TRUE, draining = TRUE`); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	<-a.asked
+	a.pause()
+	b := serving(t, d, "jrn_a")
+	if err := b.beat(t.Context()); err != nil || b.drained.Load() {
+		t.Errorf("a new process is asked to leave: %v %v", b.drained.Load(), err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/panics"
 	"sovereign/internal/store/db"
 )
@@ -31,7 +32,7 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 	if m.config.Feed == nil {
 		m.config.Feed = current{}
 	}
-	m.lease.life = Life{Node: c.ID}
+	m.lease.life, m.newest = Life{Node: c.ID}, Life{Node: c.ID}
 	if err := m.join(ctx); err != nil { // a former life of this node has ended with its process
 		return nil, errors.Join(err, m.table.close())
 	}
@@ -70,10 +71,12 @@ func (current) Wake()                         {}
 // join begins a life.
 func (m *Member) join(ctx context.Context) error {
 	sent := m.now()
-	life, beat, err := m.table.join(ctx, m.Life(), m.about)
+	m.tried = clock.Now()
+	life, beat, err := m.table.join(ctx, m.newest, m.tried, m.about)
 	if err != nil {
 		return fmt.Errorf("join the servers of this database: %w", err)
 	}
+	m.newest = life
 	m.lease.join(life, beat, sent)
 	m.joins.Add(1)
 	m.config.Log.Info("joined the servers of this database", "node", life.Node, "epoch", life.Epoch)
@@ -86,9 +89,13 @@ func (m *Member) Serve(ctx context.Context) error {
 		return nil
 	}
 	for {
-		err := m.admit(ctx, m.Life())
+		life := m.Life()
+		err := m.admit(ctx, life)
 		if err == nil {
-			m.admitted.Store(true)
+			m.admitted.Store(true) // from now on, later lives come back by themselves
+			if m.Life() != life {  // this one had begun before
+				err = errGone
+			}
 		}
 		if !errors.Is(err, errGone) || m.stopped.Load() != nil {
 			return err
@@ -225,8 +232,8 @@ func (m *Member) beat(ctx context.Context) error {
 
 // rejoin begins the next life, and serves again when everything is in force.
 func (m *Member) rejoin(ctx, bounded context.Context) error {
-	err := m.table.lost(bounded, m.Life())
-	if err == nil {
+	newest, err := m.table.lost(bounded, m.newest, m.tried)
+	if m.newest = newest; err == nil {
 		err = m.join(bounded)
 	}
 	if errors.Is(err, ErrForgotten) || errors.Is(err, ErrCopied) {

@@ -39,8 +39,9 @@ var errGone = errors.New("the life is over")
 type about struct{ name, address, release, settings string }
 
 // join begins the next life of a node. It waits for the transactions that its former life has fenced. known is the
-// newest life that this process has had: after a database that lost its last commits, the next is still a new one.
-func (t table) join(ctx context.Context, known Life, a about) (life Life, beat int64, err error) {
+// newest life that this process has had: after a database that lost its last commits, the next is still a new one. at is
+// the time of this attempt. What an operator has asked a running process for, it is still asked for in its next life.
+func (t table) join(ctx context.Context, known Life, at clock.Time, a about) (life Life, beat int64, err error) {
 	_, err = t.own.Tx(ctx, func(tx *db.Tx) error {
 		all := tx.Across("nodes belong to no workspace")
 		former, err := db.Maybe[struct {
@@ -51,13 +52,12 @@ func (t table) join(ctx context.Context, known Life, a about) (life Life, beat i
 		if err != nil {
 			return err
 		}
-		now := clock.Now()
 		if former == nil {
 			life, beat = Life{known.Node, known.Epoch + 1}, 0
 			_, err := db.Exec(ctx, all, `INSERT INTO nodes (id, epoch, beat, applied, serving, draining, ended, forgotten,
 				name, address, release, settings, joined_at, seen_at)
 				VALUES ($1, $2, 0, -1, FALSE, FALSE, FALSE, FALSE, $3, $4, $5, $6, $7, $7)`,
-				known.Node, life.Epoch, a.name, a.address, a.release, a.settings, now)
+				known.Node, life.Epoch, a.name, a.address, a.release, a.settings, at)
 			return err
 		}
 		if former.Forgotten {
@@ -65,8 +65,9 @@ func (t table) join(ctx context.Context, known Life, a about) (life Life, beat i
 		}
 		life, beat = Life{known.Node, max(former.Epoch, known.Epoch) + 1}, former.Beat+1
 		_, err = db.Exec(ctx, all, `UPDATE nodes SET epoch = $2, beat = $3, applied = -1, serving = FALSE,
-			draining = FALSE, ended = FALSE, name = $4, address = $5, release = $6, settings = $7, joined_at = $8, seen_at = $8
-			WHERE id = $1`, known.Node, life.Epoch, beat, a.name, a.address, a.release, a.settings, now)
+			draining = draining AND epoch = $9, ended = FALSE, name = $4, address = $5, release = $6, settings = $7,
+			joined_at = $8, seen_at = $8
+			WHERE id = $1`, known.Node, life.Epoch, beat, a.name, a.address, a.release, a.settings, at, known.Epoch)
 		return err
 	})
 	return life, beat, err
@@ -101,21 +102,24 @@ func (t table) renew(ctx context.Context, life Life, applied db.Version, setting
 	return *found, rows, err
 }
 
-// lost tells why a life is over: nil when the node may begin another.
-func (t table) lost(ctx context.Context, life Life) error {
+// lost tells why a life is over: nil when the node may begin another. It returns the node's newest life. tried is the time
+// of this process's last attempt to join, whose answer may have been lost: a newer life of that time is its own.
+func (t table) lost(ctx context.Context, newest Life, tried clock.Time) (Life, error) {
 	found, err := db.Maybe[struct {
 		Epoch     int64
 		Forgotten bool
-	}](ctx, t.all(), `SELECT epoch, forgotten FROM nodes WHERE id = $1`, life.Node)
+		JoinedAt  clock.Time
+	}](ctx, t.all(), `SELECT epoch, forgotten, joined_at FROM nodes WHERE id = $1`, newest.Node)
 	switch {
-	case err != nil:
-		return err
-	case found != nil && found.Forgotten:
-		return ErrForgotten
-	case found != nil && found.Epoch > life.Epoch:
-		return ErrCopied
+	case err != nil || found == nil:
+		return newest, err
+	case found.Forgotten:
+		return newest, ErrForgotten
+	case found.Epoch > newest.Epoch && found.JoinedAt != tried:
+		return newest, ErrCopied
 	}
-	return nil
+	newest.Epoch = max(newest.Epoch, found.Epoch)
+	return newest, nil
 }
 
 // serve says that a life serves, so that changes wait for it, or fails with errGone.
@@ -187,17 +191,23 @@ func fence(ctx context.Context, tx *db.Tx, life Life) error {
 	return err
 }
 
-// lead takes a role for a life when nobody has it, and reports whether the life has it.
-func (t table) lead(ctx context.Context, role string, life Life) (bool, error) {
-	_, err := db.Exec(ctx, t.all(), `
-		INSERT INTO node_roles (role, node, epoch)
-		SELECT $1, id, epoch FROM nodes WHERE id = $2 AND epoch = $3 AND NOT ended
-		ON CONFLICT (role) DO UPDATE SET node = excluded.node, epoch = excluded.epoch
-		WHERE `+Over("node_roles.node", "node_roles.epoch"), role, life.Node, life.Epoch)
-	if err != nil {
-		return false, err
-	}
-	has, err := db.Maybe[int64](ctx, t.all(), `SELECT epoch FROM node_roles WHERE role = $1 AND node = $2 AND epoch = $3`,
-		role, life.Node, life.Epoch)
-	return has != nil, err
+// lead takes a role for a life when nobody has it, and reports whether the life has it. It is one serializable
+// transaction: a statement by itself could overwrite a role with what it knew of the lives before it waited.
+func (t table) lead(ctx context.Context, role string, life Life) (leads bool, err error) {
+	_, err = t.db.Tx(ctx, func(tx *db.Tx) error {
+		all := tx.Across("nodes belong to no workspace")
+		_, err := db.Exec(ctx, all, `
+			INSERT INTO node_roles (role, node, epoch)
+			SELECT $1, id, epoch FROM nodes WHERE id = $2 AND epoch = $3 AND NOT ended
+			ON CONFLICT (role) DO UPDATE SET node = excluded.node, epoch = excluded.epoch
+			WHERE `+Over("node_roles.node", "node_roles.epoch"), role, life.Node, life.Epoch)
+		if err != nil {
+			return err
+		}
+		has, err := db.Maybe[int64](ctx, all, `SELECT epoch FROM node_roles WHERE role = $1 AND node = $2 AND epoch = $3`,
+			role, life.Node, life.Epoch)
+		leads = has != nil
+		return err
+	})
+	return leads && err == nil, err
 }
