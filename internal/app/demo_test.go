@@ -124,13 +124,18 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 		inside.people.Workspace = made.WorkspaceID
 		inside.wants(t, "owner", "GET", "/demo", "", 200, `"status":"DONE"`, `"step":""`)
 		for path, part := range map[string]string{
-			"logs?limit=1": `"total":6`, "traces": `zephyrine-refund-12`, "labels?limit=1": `(demo)`, "criteria": `"trust":"calibrated"`,
+			"logs?limit=1": `"total":6`, "traces": `zephyrine-refund-12`, "labels?limit=1": `(demo)`,
 			"datasets": `"support-eval"`, "evals": `"status":"DONE"`, "aliases": `"canary_model":"sim/chat-large"`,
 			"reward/sessions": `"scored":160`,
 		} {
 			if status, text := c.ask(t, "owner", "GET", "/dashboard/v1/"+string(made.WorkspaceID)+"/"+path, ""); status != 200 || !strings.Contains(text, part) {
 				t.Errorf("%s: %d, without %s: %.600s", path, status, part, text)
 			}
+		}
+		// How well the anchor does depends on which labels the workspace's secret puts in the report half.
+		if _, text := c.ask(t, "owner", "GET", "/dashboard/v1/"+string(made.WorkspaceID)+"/criteria", ""); !strings.Contains(text, `"trust":"calibrated"`) &&
+			!strings.Contains(text, `"trust":"certified"`) {
+			t.Errorf("no judge is good enough for an anchor: %s", text)
 		}
 		var queues struct {
 			Data []struct {

@@ -147,11 +147,18 @@ func over(t *testing.T, d *db.DB, life Life) bool {
 func TestANodeServesFromServeUntilItLeaves(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)
 	s := join(t, d, "jrn_a")
-	if s.Check() == nil {
-		t.Error("it serves before Serve")
+	shown := func() string {
+		all, err := s.List(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		return all[0].State
 	}
-	if err := s.Serve(t.Context()); err != nil || s.Check() != nil {
-		t.Errorf("%v, %v", err, s.Check())
+	if s.Check() == nil || shown() != Starting {
+		t.Errorf("before Serve it is %s, and refuses with %v", shown(), s.Check())
+	}
+	if err := s.Serve(t.Context()); err != nil || s.Check() != nil || shown() != Live {
+		t.Errorf("%v, %v, %s", err, s.Check(), shown())
 	}
 	life := s.Life()
 	if life != (Life{"jrn_a", 1}) || over(t, d, life) || s.Nodes() != 1 {

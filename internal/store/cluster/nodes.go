@@ -12,6 +12,7 @@ import (
 
 // The states of a node, as operators see them.
 const (
+	Starting  = "starting" // it has joined, and does not serve yet
 	Live      = "live"
 	Draining  = "draining"
 	Silent    = "silent"    // its lease was not renewed in time; its life ends soon
@@ -27,7 +28,7 @@ type Node struct {
 	Release  string     `json:"release"`
 	Settings string     `json:"settings" doc:"A digest of its catalog and providers"`
 	Epoch    int64      `json:"epoch" doc:"How many times it has joined"`
-	State    string     `json:"state" enum:"live,draining,silent,left,forgotten"`
+	State    string     `json:"state" enum:"starting,live,draining,silent,left,forgotten"`
 	Serving  bool       `json:"serving"`
 	Applied  db.Version `json:"applied" doc:"The version of change that it has in force"`
 	JoinedAt clock.Time `json:"joined_at"`
@@ -65,6 +66,8 @@ func (m *Member) describe(n *Node) {
 		n.State = Silent
 	case n.Drains:
 		n.State = Draining
+	case !n.Serving && !m.alone():
+		n.State = Starting
 	default:
 		n.State = Live
 	}
