@@ -172,6 +172,56 @@ func TestANamedHoldIsSpentOnAllServersAndNotBeyondItsAmount(t *testing.T) {
 	drainAll(t, d, all)
 }
 
+// Servers that post to the same wallet at once do not start anew: once they had to, they wait for each other before they
+// read anything.
+func TestServersThatPostToOneWalletTakeTurns(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	all := make([]*process, 3)
+	for i := range all {
+		all[i] = startProcess(t, d, journaltest.NewDisk())
+	}
+	all[0].fund("ws_a", 1_000_000_000)
+	var runs, commits atomic.Int64
+	for _, b := range all {
+		b.poster.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
+			commits.Add(1)
+			return d.Tx(ctx, func(tx *db.Tx) error {
+				runs.Add(1)
+				return fn(tx)
+			})
+		}
+	}
+	post := func(what string) {
+		for round := range 10 {
+			var group sync.WaitGroup
+			for i, b := range all {
+				for n := range 20 {
+					b.spend("ws_a", fmt.Sprint("req_", what, i, "_", round, "_", n), 10)
+				}
+			}
+			for _, b := range all {
+				group.Go(b.drain)
+			}
+			group.Wait()
+		}
+	}
+	for _, b := range all {
+		b.poster.turns = turnsAfterConflict
+	}
+	post("in turns")
+	if runs.Load() != commits.Load() {
+		t.Errorf("%d postings ran %d times", commits.Load(), runs.Load())
+	}
+	for _, b := range all {
+		b.poster.turns = 0 // as at a start
+	}
+	post("at once")
+	drainAll(t, d, all)
+	if got := all[0].balance("ws_a"); got.Balance != 1_000_000_000-2*3*10*20*10 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A server that has not heard yet of the end of a named hold gives what it has of it to the wallet all the same.
 func TestTheSliceOfAHoldWhoseEndWasNotHeardOfIsOfTheWallet(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)

@@ -46,6 +46,7 @@ type Poster struct {
 	read      journal.Position // at or after posted; between the two there is nothing to post
 	inDoubt   *batch           // a batch whose COMMIT was not answered: it may have committed, or may still commit
 	within    *limits          // of the charges that are being inserted; nil for no limit
+	turns     int              // how many postings take turns with other servers
 	recovered bool             // Recover is done: what is posted from now on was settled in this process's memory
 	wake      chan struct{}    // wakes Run
 	behind    chan struct{}    // wakes Sync: a posting has failed
@@ -261,7 +262,16 @@ func (p *Poster) post(ctx context.Context, next journal.Position, charges []*jou
 func (p *Poster) commit(ctx context.Context, b *batch) error {
 	p.funds.Ledger.Lock()
 	defer p.funds.Ledger.Unlock()
+	tries := 0
 	_, err := p.tx(ctx, func(tx *db.Tx) error {
+		if tries++; tries > 1 && p.Escrow != nil { // another server has posted to the same wallets meanwhile
+			p.turns = turnsAfterConflict
+		}
+		if p.turns > 0 {
+			if err := awaitTurn(ctx, tx); err != nil {
+				return err
+			}
+		}
 		if err := advanceCursor(ctx, tx, p.journal.ID, p.posted, b.next); err != nil {
 			return err
 		}
@@ -301,12 +311,17 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 		}
 		return err
 	}
+	p.turns = max(0, p.turns-1)
 	p.applyPosted(b)
 	if len(b.aside) > 0 {
 		return p.reportAside(b)
 	}
 	return nil
 }
+
+// turnsAfterConflict is for how many postings this server waits for its turn, after one had to start anew: half a minute's.
+// Servers that post to different wallets have no conflicts and do not wait.
+const turnsAfterConflict = 60
 
 // resolveInDoubt commits the batch in doubt, if there is one.
 func (p *Poster) resolveInDoubt(ctx context.Context) error {

@@ -278,6 +278,17 @@ func advanceCursor(ctx context.Context, tx *db.Tx, journalID string, from, to jo
 	return err
 }
 
+// awaitTurn waits until no other server posts that takes turns. It must come first in a transaction: what is read
+// afterwards is what the others have committed. A server that is stopped meanwhile loses its turn with its transaction,
+// which PostgreSQL ends when it is idle for too long.
+func awaitTurn(ctx context.Context, tx *db.Tx) error {
+	_, err := db.Exec(ctx, tx.Across("the ledger is of all workspaces"), `LOCK TABLE posting_turn IN EXCLUSIVE MODE`)
+	if err != nil {
+		return fmt.Errorf("await the turn to post: %w", err)
+	}
+	return nil
+}
+
 // whileNothingIsPosted waits until nothing is being posted, so that the ledger and what is not posted can be read together,
 // and lets nothing be posted until release is called, or two seconds have passed. It waits only briefly, and not at all in
 // a transaction, for which the posting may wait: then a figure may count what is just being posted twice.
