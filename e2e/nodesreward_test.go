@@ -47,8 +47,16 @@ func TestDrillManyNodesShareTheBudgetOfARewardSession(t *testing.T) {
 	credit := f.number(t, `SELECT CAST(-SUM(amount) AS BIGINT) FROM ledger_balances WHERE account = 'funding'`)
 	charged := f.number(t, `SELECT CAST(SUM(charged) AS BIGINT) FROM usage_rows`) // for the calibration of the judge too
 	scored := f.number(t, `SELECT CAST(SUM(charged) AS BIGINT) FROM usage_rows WHERE key_id LIKE 'rs_%'`)
-	if is := f.walletOf(t, "default"); int64(is) != credit-charged || int64(spent) != scored {
-		t.Errorf("the wallet has %d of %d after %d; the sessions spent %d, and %d were charged", is, credit, charged, spent, scored)
+	if is := f.walletOf(t, "default"); int64(is) != credit-charged {
+		t.Errorf("the wallet has %d of %d after %d", is, credit, charged)
+	}
+	// A node that was disturbed may post what it settled after its session was seen to end.
+	late := f.number(t, `SELECT CAST(SUM(spent) AS BIGINT) FROM named_holds WHERE id LIKE 'rs_%'`)
+	if late != scored || int64(spent) > scored {
+		t.Errorf("the sessions spent %d, of which callers saw %d, and %d were charged", late, spent, scored)
+	}
+	if over := f.number(t, `SELECT COUNT(*) FROM named_holds WHERE spent > amount OR ended_at = 0`); over != 0 {
+		t.Errorf("%d sessions spent more than their budget, or hold it still", over)
 	}
 	f.all[0].verifyLedger(t)
 	f.uncomplaining(t)
