@@ -122,7 +122,7 @@ func variables(node *kong.Node) {
 			continue
 		}
 		name := "SOVEREIGN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		flag.Envs, flag.Value.Tag.Envs = []string{name}, []string{name}
+		flag.Envs, flag.Tag.Envs = []string{name}, []string{name}
 	}
 	for _, child := range node.Children {
 		variables(child)

@@ -226,7 +226,7 @@ func (e *Escrow) take(ctx context.Context, s *slot, need money.Nano) (
 		return hold, false, false, p, 0, err
 	}
 	free = max(0, e.funds.Look(s.funds()).Free)
-	grown := s.growth.next(need, e.now())
+	grown := s.next(need, e.now())
 	var grant money.Nano
 	filled := false
 	err = e.change(ctx, s, func(tx *db.Tx) (money.Nano, error) {

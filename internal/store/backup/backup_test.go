@@ -70,11 +70,13 @@ func fill(t *testing.T, d *db.DB) {
 		{"wallet_slices", "workspace_id, hold_id, node, amount, turn, answered, held, taken", [][]any{{"ws_1", "", "jrn_1", 5, 1, 0, 0, 1}}},
 		{"wallet_recalls", "workspace_id, hold_id, asked", [][]any{{"ws_1", "", 1}}},
 		{"wallet_losses", "workspace_id, hold_id, node, amount, at", [][]any{{"ws_1", odd, "jrn_1", math.MaxInt64, 1}}},
-		{"nodes", "id, epoch, beat, applied, serving, draining, ended, forgotten, name, address, release, settings, joined_at, seen_at",
+		{
+			"nodes", "id, epoch, beat, applied, serving, draining, ended, forgotten, name, address, release, settings, joined_at, seen_at",
 			[][]any{
 				{"jrn_1", 1, math.MaxInt64, 7, false, true, true, false, odd, "", odd, "", 1, 2},
 				{"jrn_2", 2, 1, -1, false, false, true, true, "", odd, "", odd, math.MaxInt64, -1},
-			}},
+			},
+		},
 		{"node_roles", "role, node, epoch", [][]any{{"engines", "jrn_1", 1}}},
 		{"node_files", "node, store", [][]any{{"jrn_1", odd}}},
 		{"engine_groups", "name, machine, replicas, failure, retry_in, revision", [][]any{{"g", "m", "[]", "", 0, 1}}},
