@@ -377,3 +377,22 @@ func BenchmarkHoldAndSettleOfANamedHold(b *testing.B) {
 		}
 	})
 }
+
+// The entry of a named hold of which nothing is held is dropped, also while a request holds nothing of it. What that
+// request holds later, of an entry that was added anew, ends with it.
+func TestAHoldOfNothingTakesOverWhatIsHeldLater(t *testing.T) {
+	f, p := funds.New(), funds.Payer{Workspace: "ws_a", Hold: "rs_1"}
+	nothing, ok := f.Grant(p, 0, 0, 0)
+	more, fits := f.Grant(p, 5, 5, 0)
+	if !ok || !fits {
+		t.Fatal(ok, fits)
+	}
+	nothing.Join(&more)
+	if nothing.Amount() != 5 {
+		t.Errorf("it holds %d", nothing.Amount())
+	}
+	nothing.Release()
+	if is := f.Look(p); is.Held != 0 || is.Free != 5 {
+		t.Errorf("%+v", is)
+	}
+}

@@ -236,6 +236,9 @@ func (h *Hold) Join(more *Hold) {
 	a := h.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if h.amount == 0 && h.named != nil && more.named != nil && h.named.id == more.named.id {
+		h.named = more.named // the entry of a hold of nothing is dropped, and may have been added anew since
+	}
 	if !h.ended && !more.ended && h.account == more.account && h.named == more.named {
 		h.amount, more.ended = h.amount+more.amount, true
 	}
