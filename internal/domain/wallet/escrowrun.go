@@ -206,6 +206,7 @@ func (e *Escrow) sweep(ctx context.Context, s *slot) error {
 // drop forgets a slice of nothing. s.mu is held.
 func (e *Escrow) drop(ctx context.Context, s *slot) error {
 	if s.known {
+		s.known = false // also when the answer is lost: the row may be gone
 		_, err := e.tx(ctx, func(tx *db.Tx) error {
 			_, err := db.Exec(ctx, tx.In(s.ws), `DELETE FROM wallet_slices
 				WHERE workspace_id = $1 AND hold_id = $2 AND node = $3 AND turn = $4 AND amount = 0`, s.hold, e.node, s.turn)
@@ -214,7 +215,6 @@ func (e *Escrow) drop(ctx context.Context, s *slot) error {
 		if err != nil {
 			return fmt.Errorf("forget a slice: %w", err)
 		}
-		s.known = false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
