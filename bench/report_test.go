@@ -32,7 +32,8 @@ func made(costs map[string]float64) []sample {
 		for _, sc := range append(names(), growth) {
 			for _, target := range append([]string{nameDirect, nameNginx, nameBare, nameOurs, tenKeys.name, "a million keys"}, servers...) {
 				many := target == tenKeys.name || target == "a million keys"
-				if (sc == growth) != many || (sc == scale) != slices.Contains(servers, target) || (target == nameDirect && sc != "rate") || (sc == idle && repeat > 0) {
+				if (sc == growth) != many || (sc == scale) != slices.Contains(servers, target) ||
+					(target == nameDirect && sc != "rate") || (sc == idle && repeat > 0) {
 					continue
 				}
 				s := sample{scenario: sc, target: target, repeat: repeat, requests: 1000, took: time.Second, cpu: time.Duration(costs[target] * wobble * float64(time.Millisecond)), memory: 50e6, started: time.Second, database: 20 * time.Millisecond}
@@ -52,7 +53,10 @@ func made(costs map[string]float64) []sample {
 
 func TestTheReportReadsLikeItsGolden(t *testing.T) {
 	var out strings.Builder
-	all := made(map[string]float64{nameNginx: 30, nameBare: 120, nameOurs: 96, tenKeys.name: 90, "a million keys": 95, nameEmbedded: 70, nameApart: 71, nameOneNode: 72, nameTwoNodes: 73, nameThree: 74})
+	all := made(map[string]float64{
+		nameNginx: 30, nameBare: 120, nameOurs: 96, tenKeys.name: 90, "a million keys": 95,
+		nameEmbedded: 70, nameApart: 71, nameOneNode: 72, nameTwoNodes: 73, nameThree: 74,
+	})
 	if writeMarks(&out, all) {
 		t.Error("0.8 times bare is more than 0.75, and was met")
 	}

@@ -133,8 +133,8 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 			}
 		}
 		// How well the anchor does depends on which labels the workspace's secret puts in the report half.
-		if _, text := c.ask(t, "owner", "GET", "/dashboard/v1/"+string(made.WorkspaceID)+"/criteria", ""); !strings.Contains(text, `"trust":"calibrated"`) &&
-			!strings.Contains(text, `"trust":"certified"`) {
+		_, text := c.ask(t, "owner", "GET", "/dashboard/v1/"+string(made.WorkspaceID)+"/criteria", "")
+		if !strings.Contains(text, `"trust":"calibrated"`) && !strings.Contains(text, `"trust":"certified"`) {
 			t.Errorf("no judge is good enough for an anchor: %s", text)
 		}
 		var queues struct {

@@ -148,14 +148,7 @@ func (e *Escrow) give(ctx context.Context, s *slot, keep money.Nano) error {
 	return e.giveBack(ctx, s, keep, false)
 }
 
-// AnswerRecalls gives back what is free of everything that others have recalled.
-func (e *Escrow) AnswerRecalls(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
-	defer cancel()
-	return e.answerRecalls(ctx, func(payer) bool { return true })
-}
-
-// answerRecalls answers the recalls of some payers.
+// answerRecalls answers the recalls of some payers, one after the other.
 func (e *Escrow) answerRecalls(ctx context.Context, of func(payer) bool) error {
 	all, err := recalled(ctx, e.db, e.node)
 	for _, p := range all {

@@ -46,7 +46,7 @@ type Poster struct {
 	read      journal.Position // at or after posted; between the two there is nothing to post
 	inDoubt   *batch           // a batch whose COMMIT was not answered: it may have committed, or may still commit
 	within    *limits          // of the charges that are being inserted; nil for no limit
-	turns     int              // how many postings take turns with other servers
+	turns     int              // how many more postings wait until no other server posts
 	recovered bool             // Recover is done: what is posted from now on was settled in this process's memory
 	wake      chan struct{}    // wakes Run
 	behind    chan struct{}    // wakes Sync: a posting has failed
@@ -319,8 +319,8 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// turnsAfterConflict is for how many postings this server waits for its turn, after one had to start anew: half a minute's.
-// Servers that post to different wallets have no conflicts and do not wait.
+// turnsAfterConflict is how many postings wait for their turn after one had to start anew: those of half a minute. Servers
+// that post to different wallets have no conflicts and do not wait.
 const turnsAfterConflict = 60
 
 // resolveInDoubt commits the batch in doubt, if there is one.

@@ -351,7 +351,7 @@ func (s *servers) heard() {
 		case v.over:
 		case v.up && !v.cut:
 			for range 5 { // as its loop does
-				if v.poster.Escrow.AnswerRecalls(s.t.Context()) == nil {
+				if v.poster.Escrow.answerRecalls(s.t.Context(), func(payer) bool { return true }) == nil {
 					break
 				}
 			}
