@@ -133,7 +133,7 @@ func (f *nodes) roll(t *testing.T, key string, times int, change func(*node)) {
 	eventually(t, "requests are answered after the last", func() bool { return t.Failed() || v.good.Load() > before+20 })
 	stop()
 	group.Wait()
-	t.Logf("%d requests, %d of them streams, over %d restarts of each of %d nodes", v.good.Load(), v.streams.Load(), times, len(f.all))
+	t.Logf("%d requests, %d of them streams, in %d rounds over %d nodes", v.good.Load(), v.streams.Load(), times, len(f.all))
 }
 
 // Three servers start at once on an empty database: one migrates it, and all serve.
