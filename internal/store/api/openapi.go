@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	_ "embed"
@@ -44,51 +45,71 @@ func newRegistry() huma.Registry {
 	return registry
 }
 
-// document builds the OpenAPI documents and a page that shows the one of the public API from the routes, and serves
-// them. They are routes themselves, so that nothing is served that is not listed.
+// A description shows routes: as an OpenAPI document, and as a page for people.
+type description struct{ spec, page []byte }
+
+// document serves the OpenAPI documents, and a page that shows the one of the public API. They are routes themselves, so
+// that nothing is served that is not listed. Each is made when it is first asked for: to make all of them takes as long
+// as the rest of a start.
 func (rt *Router) document() error {
-	var spec, page, dashboard []byte
-	routes := []Route{
-		Get("/openapi.json", Public, func(context.Context, tenant.Caller, None) (Document, error) {
-			return Document{ContentType: jsonType, Body: spec}, nil
-		}, "This interface as an OpenAPI 3.1 document", Produces(jsonType)),
-		Get("/docs", Public, func(context.Context, tenant.Caller, None) (Document, error) {
-			return Document{ContentType: "text/html; charset=utf-8", Body: page, Headers: map[string]string{
-				"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-			}}, nil
-		}, "This interface as a page to read", Produces("text/html")),
-		Get("/openapi.json", Visitor, func(context.Context, tenant.Caller, None) (Document, error) {
-			return Document{ContentType: jsonType, Body: dashboard}, nil
-		}, "The dashboard's own interface as an OpenAPI 3.1 document", Produces(jsonType)),
+	public, own := sync.OnceValues(rt.publicDocument), sync.OnceValues(rt.dashboardDocument)
+	spec := func(made func() (description, error)) func(context.Context, tenant.Caller, None) (Document, error) {
+		return func(context.Context, tenant.Caller, None) (Document, error) {
+			doc, err := made()
+			return Document{ContentType: jsonType, Body: doc.spec}, err
+		}
 	}
-	for _, r := range routes {
+	page := func(context.Context, tenant.Caller, None) (Document, error) {
+		doc, err := public()
+		return Document{ContentType: "text/html; charset=utf-8", Body: doc.page, Headers: map[string]string{
+			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		}}, err
+	}
+	for _, r := range []Route{
+		Get("/openapi.json", Public, spec(public), "This interface as an OpenAPI 3.1 document", Produces(jsonType)),
+		Get("/docs", Public, page, "This interface as a page to read", Produces("text/html")),
+		Get("/openapi.json", Visitor, spec(own), "The dashboard's own interface as an OpenAPI 3.1 document", Produces(jsonType)),
+	} {
 		if err := rt.add(r); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// publicDocument describes the routes for keys and the public ones.
+func (rt *Router) publicDocument() (description, error) {
 	public, err := rt.described(func(p Permission) bool { return !p.ofSession() })
 	if err != nil {
-		return err
+		return description{}, err
 	}
 	described := public.openAPI()
-	if spec, err = stdjson.Marshal(described); err != nil {
-		return fmt.Errorf("write the OpenAPI document: %w", err)
+	spec, err := stdjson.Marshal(described)
+	if err != nil {
+		return description{}, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
-	if page, err = public.page(described); err != nil {
-		return fmt.Errorf("write the documentation page: %w", err)
+	page, err := public.page(described)
+	if err != nil {
+		return description{}, fmt.Errorf("write the documentation page: %w", err)
 	}
+	return description{spec, page}, nil
+}
+
+// dashboardDocument describes the routes for sessions.
+func (rt *Router) dashboardDocument() (description, error) {
 	own, err := rt.described(Permission.ofSession)
 	if err != nil {
-		return err
+		return description{}, err
 	}
 	doc := own.openAPI()
 	doc.Info.Title, doc.Info.Description = "Sovereign's dashboard", "What the dashboard calls beside the API, with the cookie of a session. It changes with the page."
 	doc.Servers = []*huma.Server{{URL: "/"}}
 	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"session": {Type: "apiKey", In: "cookie", Name: "__Host-sovereign"}}
-	if dashboard, err = stdjson.Marshal(doc); err != nil {
-		return fmt.Errorf("write the dashboard's OpenAPI document: %w", err)
+	spec, err := stdjson.Marshal(doc)
+	if err != nil {
+		return description{}, fmt.Errorf("write the dashboard's OpenAPI document: %w", err)
 	}
-	return nil
+	return description{spec: spec}, nil
 }
 
 // described returns a router of some of the routes with a registry of their own, so that a document has their schemas
