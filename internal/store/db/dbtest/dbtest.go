@@ -3,6 +3,7 @@ package dbtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"sovereign/internal/base/secret"
 	"sovereign/internal/store/db"
@@ -105,25 +107,47 @@ func Postgres(t testing.TB) secret.Text {
 func (s *Server) database(t testing.TB, template string) secret.Text {
 	t.Helper()
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), databases.Add(1)) // other processes may share the server
-	must := func(statement string) {
-		if err := s.run(statement); err != nil {
+	if err := s.create(name, template); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.run("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	must("CREATE DATABASE " + name + " TEMPLATE " + template)
-	t.Cleanup(func() { must("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") })
+	})
 	return secret.New(s.url(name))
 }
 
+// create copies the files of the template, which takes half the CPU time of the default. PostgreSQL 14 knows no other
+// way, and no name for it.
+func (s *Server) create(name, template string) error {
+	statement := "CREATE DATABASE " + name + " TEMPLATE " + template
+	err := s.run(statement + " STRATEGY FILE_COPY")
+	if unknown := new(pgconn.PgError); errors.As(err, &unknown) && unknown.Code == "42601" { // syntax_error
+		return s.run(statement)
+	}
+	return err
+}
+
+// run runs a statement on the server's own database. The connection is kept, because every test creates and drops a
+// database.
 func (s *Server) run(statement string) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.url("postgres"))
-	if err != nil {
-		return err
+	var err error
+	for range 2 { // a server that was stopped has closed the connection
+		if s.conn == nil || s.conn.IsClosed() {
+			if s.conn, err = pgx.Connect(ctx, s.url("postgres")); err != nil {
+				return err
+			}
+		}
+		if _, err = s.conn.Exec(ctx, statement); err == nil || !s.conn.IsClosed() {
+			break
+		}
 	}
-	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, statement); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s: %w", statement, err)
 	}
 	return nil

@@ -31,6 +31,9 @@ type Server struct {
 	owner *syscall.Credential // the account to run as when we are root
 	cmd   *exec.Cmd
 	done  chan error
+
+	turn sync.Mutex
+	conn *pgx.Conn // to the server's own database; nil before it is used
 }
 
 var server = sync.OnceValues(func() (*Server, error) {
