@@ -51,7 +51,7 @@ func TestImportsPointDownwards(t *testing.T) {
 	}
 }
 
-// Their tests run without the race detector.
+// `make race` leaves their tests out.
 func TestPureFoldersStartNoGoroutine(t *testing.T) {
 	for _, line := range imports(t, `{{.Name}} {{.Dir}} {{join .GoFiles " "}}`, prefix+"text/...", prefix+"wire/...", prefix+"grade/...") {
 		names := strings.Fields(line)

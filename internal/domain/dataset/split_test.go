@@ -134,7 +134,7 @@ func sharedQuestion(all []*chat, examples map[int]bool) string {
 	return ""
 }
 
-func TestNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
+func TestSerialNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
 	sets := 1000 / raceFactor
 	if testing.Short() {
 		sets = 100
@@ -217,7 +217,7 @@ func TestWhatIsScannedIsKeptDroppedOrFolded(t *testing.T) {
 	t.Logf("%+v", total)
 }
 
-func TestTheSameExamplesSplitTheSameWayInAnyOrder(t *testing.T) {
+func TestSerialTheSameExamplesSplitTheSameWayInAnyOrder(t *testing.T) {
 	for seed := range 100 / raceFactor {
 		w := newGenerator(uint64(seed))
 		all := w.logs(false)

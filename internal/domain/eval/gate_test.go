@@ -60,7 +60,7 @@ func TestACheckThatTheRunCannotAnswerIsRefused(t *testing.T) {
 
 // A worse candidate passes at most 5 % of the time, of one, four and sixteen candidates, with calibrations and verdicts
 // drawn anew each time. The judge errs, so that it sees the difference shrunk.
-func TestAWorseCandidateRarelyPassesTheRegressionCheck(t *testing.T) {
+func TestSerialAWorseCandidateRarelyPassesTheRegressionCheck(t *testing.T) {
 	const runs, cases, margin, se, sp = 1500, 200, 0.10, 0.92, 0.90
 	r := rand.New(rand.NewPCG(20260, 3))
 	binomial := func(n int, p float64) (x int64) {
