@@ -29,7 +29,8 @@ func (s *search) add(piece []byte) {
 	if len(s.seam) > 0 {
 		before := len(s.seam)
 		s.seam = append(s.seam, piece[:min(most, len(piece))]...)
-		s.count += bytes.Count(s.seam, s.text) // only occurrences across the boundary: each side alone is shorter than the text
+		// only occurrences across the boundary: each side alone is shorter than the text
+		s.count += bytes.Count(s.seam, s.text)
 		if len(piece) < most {
 			s.seam = append(s.seam[:0], s.seam[max(0, before+len(piece)-most):]...)
 			return

@@ -19,7 +19,10 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 		return result, err
 	}
 	release := func() (int64, error) { return s.control(ctx, query("hold", "false")) }
-	l := &load{addresses: t.addresses(), order: newOrder(chatPath, chat(450, true), t.senders("chat")), want: streamed, conns: streams, memory: 2 << 10}
+	l := &load{
+		addresses: t.addresses(), order: newOrder(chatPath, chat(450, true), t.senders("chat")), want: streamed,
+		conns: streams, memory: 2 << 10,
+	}
 	before, err := t.rows(ctx)
 	if err != nil {
 		return result, err
@@ -47,8 +50,8 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 	return result, t.settle(ctx, before+int64(streams))
 }
 
-// begin sends every caller's request and returns when each stream has its first content. The returned function waits for
-// the streams to end.
+// begin sends every caller's request and returns when each stream has its first content. The returned function waits
+// for the streams to end.
 func (c *callers) begin(ctx context.Context) (func() error, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, drainTimeout, errors.New("the streams did not begin in time"))
 	defer cancel()

@@ -41,7 +41,9 @@ func play(ctx context.Context, args []string) error {
 	case len(args) == 3 && args[0] == "proxy":
 		return serveProxy(ctx, args[1], args[2])
 	}
-	part, others := "run", []string{nameNginx, nameBare, nameOurs, nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated}
+	part, others := "run", []string{
+		nameNginx, nameBare, nameOurs, nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated,
+	}
 	if len(args) > 0 && (args[0] == "run" || args[0] == "peers") {
 		part, args = args[0], args[1:]
 	}
@@ -86,13 +88,19 @@ func parse(args, scenarios, others []string) (*options, error) {
 	set.StringVar(&targets, "targets", strings.Join(others, ","), "what is measured, beside the mock itself")
 	set.IntVar(&o.repeats, "repeats", 5, "how often everything is measured")
 	set.DurationVar(&o.duration, "duration", 4*time.Second, "how long a measurement takes")
-	set.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "how long the load runs before it; three times as long at first")
+	set.DurationVar(
+		&o.warmup, "warmup", 500*time.Millisecond, "how long the load runs before it; three times as long at first",
+	)
 	set.IntVar(&o.streams, "streams", idleStreams, "idle: how many streams are open at once")
 	set.StringVar(&o.transport, "transport", "", "the transport of the gateway's provider; empty for its default")
 	set.StringVar(&o.binary, "sovereign", "bin/sovereign", "the gateway's binary")
 	set.StringVar(&o.before, "before", "", "another build of it to measure beside it, as the target "+nameBefore)
-	set.StringVar(&o.write, "write", "", "write the tables into this file too, between "+resultsBegin+" and "+resultsEnd)
-	set.StringVar(&o.profile, "profile", "", "write the gateway's CPU profiles into this folder (which costs it a little)")
+	set.StringVar(
+		&o.write, "write", "", "write the tables into this file too, between "+resultsBegin+" and "+resultsEnd,
+	)
+	set.StringVar(
+		&o.profile, "profile", "", "write the gateway's CPU profiles into this folder (which costs it a little)",
+	)
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}

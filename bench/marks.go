@@ -36,7 +36,9 @@ var marks = []mark{
 	{"rate", "p50 beyond the provider's, ms", 0.3, 2, beyond(func(s *sample) time.Duration { return s.p50 })},
 	{"rate", "p99 beyond the provider's, ms", 2, 2, beyond(func(s *sample) time.Duration { return s.p99 })},
 	{idle, "MB for 10,000 streams", 1000, 0, func(all []sample) spread {
-		return each(all, idle, nameOurs, func(s *sample) float64 { return float64(s.memory) / 1e6 / float64(s.events) * idleStreams })
+		return each(all, idle, nameOurs, func(s *sample) float64 {
+			return float64(s.memory) / 1e6 / float64(s.events) * idleStreams
+		})
 	}},
 	{growth, "CPU per request, a million keys × ten", 1.10, 2, func(all []sample) spread {
 		return against(all, growth, "a million keys", tenKeys.name, costs)
@@ -58,7 +60,9 @@ func timesEmbedded(target string) func([]sample) spread {
 
 func beyond(f func(*sample) time.Duration) func([]sample) spread {
 	return func(all []sample) spread {
-		return against(all, "rate", nameOurs, nameDirect, func(mine, direct *sample) float64 { return millis(f(mine) - f(direct)) })
+		return against(all, "rate", nameOurs, nameDirect, func(mine, direct *sample) float64 {
+			return millis(f(mine) - f(direct))
+		})
 	}
 }
 
@@ -75,7 +79,10 @@ func writeMarks(out *strings.Builder, all []sample) (met bool) {
 		if values.median() > m.most {
 			verdict, met = "**missed**", false
 		}
-		fmt.Fprintf(&lines, "| %s | %s | %.*f | %s | %s |\n", m.scenario, m.what, m.decimals, m.most, values.show(m.decimals), verdict)
+		fmt.Fprintf(
+			&lines, "| %s | %s | %.*f | %s | %s |\n", m.scenario, m.what, m.decimals, m.most, values.show(m.decimals),
+			verdict,
+		)
 	}
 	if lines.Len() > 0 {
 		out.WriteString("### Marks\n\n| scenario | of `sovereign` | at most | measured | |\n|---|---|---:|---:|---|\n" + lines.String() + "\n")

@@ -37,8 +37,8 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // disturbed is the share of the machine above which a slice is thrown away and measured again.
 const disturbed = 0.10
 
-// slice is how long a target is under load before the next one. A machine may slow down for seconds; short slices spread
-// that over all targets.
+// slice is how long a target is under load before the next one. A machine may slow down for seconds; short slices
+// spread that over all targets.
 const slice = 500 * time.Millisecond
 
 // A participant is a target with its load and its sums in a round.
@@ -49,10 +49,12 @@ type participant struct {
 	all     figure
 }
 
-// round measures targets side by side. Each one gets the scenario's load for a slice, in alternating order, until each has
-// had its measuring time.
+// round measures targets side by side. Each one gets the scenario's load for a slice, in alternating order, until each
+// has had its measuring time.
 func (b *bench) round(ctx context.Context, s *stage, sc *scenario, targets []*target, repeat int) error {
-	if _, err := s.control(ctx, query("latency", sc.latency.String(), "interval", sc.interval.String(), "chunks", strconv.Itoa(streamChunks))); err != nil {
+	if _, err := s.control(ctx, query(
+		"latency", sc.latency.String(), "interval", sc.interval.String(), "chunks", strconv.Itoa(streamChunks),
+	)); err != nil {
 		return err
 	}
 	var participants []*participant
@@ -95,7 +97,10 @@ func (b *bench) slices(sc *scenario) int {
 
 // connect opens the connections of a target's load, and warms it up.
 func (b *bench) connect(ctx context.Context, t *target, sc *scenario, repeat int) (*participant, error) {
-	l := &load{addresses: t.addresses(), order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: sc.conns, rate: sc.rate, memory: 32 << 10}
+	l := &load{
+		addresses: t.addresses(), order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: sc.conns,
+		rate: sc.rate, memory: 32 << 10,
+	}
 	callers, err := l.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
@@ -190,7 +195,9 @@ func (one *participant) total() sample {
 	sum := one.sum
 	slices.Sort(one.all.whole)
 	slices.Sort(one.all.begin)
-	sum.p50, sum.p99, sum.begin = percentile(one.all.whole, 0.5), percentile(one.all.whole, 0.99), percentile(one.all.begin, 0.5)
+	sum.p50, sum.p99, sum.begin = percentile(one.all.whole, 0.5), percentile(one.all.whole, 0.99), percentile(
+		one.all.begin, 0.5,
+	)
 	sum.memory = resident(one.pids())
 	if one.server != nil {
 		sum.started = one.server.started
@@ -214,8 +221,8 @@ func (t *target) settle(ctx context.Context, rows int64) error {
 	return t.server.settle(ctx, rows)
 }
 
-// phase sends load for a duration and waits until all requests are recorded. It counts the records before, since one server
-// may serve several targets.
+// phase sends load for a duration and waits until all requests are recorded. It counts the records before, since one
+// server may serve several targets.
 func (b *bench) phase(ctx context.Context, one *participant, during time.Duration) (figure, error) {
 	before, err := one.rows(ctx)
 	if err != nil {

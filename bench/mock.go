@@ -51,7 +51,9 @@ const (
 
 var (
 	mockAnswer = message(`{"id":"chatcmpl-` + hole + `","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,` +
-		`"message":{"role":"assistant","content":"` + mockText + `","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":` + mockUsage + `,"system_fingerprint":"fp_mock"}`)
+		`"message":{"role":"assistant","content":"` + mockText +
+		`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":` + mockUsage +
+		`,"system_fingerprint":"fp_mock"}`)
 	mockNumbers = message(`{"object":"list","data":[{"object":"embedding","index":0,"embedding":[` + numbers() + `]}],"model":"text-embedding-3-small","usage":{"prompt_tokens":60,"total_tokens":60}}`)
 	mockBase64  = message(`{"object":"list","data":[{"object":"embedding","index":0,"embedding":"` + base64.StdEncoding.EncodeToString(floats()) +
 		`"}],"model":"text-embedding-3-small","usage":{"prompt_tokens":60,"total_tokens":60}}`)
@@ -68,7 +70,9 @@ var (
 func message(body string) []byte { return answer("200 OK", body) }
 
 func answer(status, body string) []byte {
-	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+	return fmt.Appendf(
+		nil, "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body,
+	)
 }
 
 func choice(delta, finish string) string {
@@ -183,7 +187,9 @@ func (t *mockConn) ask(member string) (*behaviour, bool) {
 	return b, bytes.HasPrefix(t.body, []byte("{")) && bytes.Contains(t.body, []byte(member))
 }
 
-var notAsked = answer("400 Bad Request", `{"error":{"message":"the body is no such request","type":"invalid_request_error"}}`)
+var notAsked = answer(
+	"400 Bad Request", `{"error":{"message":"the body is no such request","type":"invalid_request_error"}}`,
+)
 
 func (t *mockConn) embed() error {
 	_, ok := t.ask(`"input"`)

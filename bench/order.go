@@ -39,7 +39,8 @@ func newOrder(path string, body func(model string) []byte, p senders) order {
 
 func (o *order) copy() []byte { return bytes.Clone(o.text) }
 
-// address writes a sender and a name into a copy of the order, and tells which key it was. That of the request before it is key; none is -1.
+// address writes a sender and a name into a copy of the order, and tells which key it was. That of the request before
+// it is key; none is -1.
 func (o *order) address(request []byte, random *rand.Rand, key int) int {
 	p := o.senders
 	if len(p.keys) == 1 && len(p.models) == 1 {
@@ -100,7 +101,10 @@ func quoted(size int) func(model string) []byte {
 	return func(model string) []byte {
 		var rows []map[string]any
 		for length := 0; length < size; length += 175 { // which one row takes when it is escaped
-			rows = append(rows, map[string]any{"id": len(rows), "name": "row \"" + strconv.Itoa(len(rows)) + "\"", "tags": []string{"a", "b", "c"}, "note": "first line\nsecond line"})
+			rows = append(rows, map[string]any{
+				"id": len(rows), "name": "row \"" + strconv.Itoa(len(rows)) + "\"", "tags": []string{"a", "b", "c"},
+				"note": "first line\nsecond line",
+			})
 		}
 		text, _ := json.MarshalIndent(rows, "", "  ") // maps of texts and numbers
 		return conversation(model, false, []string{string(text)})

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The other gateways, as the registries of npm and PyPI have them. None of them keeps books here: neither usage nor money
-// is written.
+// The other gateways, as the registries of npm and PyPI have them. None of them keeps books here: neither usage nor
+// money is written.
 const (
 	namePortkey = "portkey"
 	nameLiteLLM = "litellm"
@@ -42,7 +42,10 @@ type step []string
 func installPeers(ctx context.Context, o *options) error {
 	portkey, litellm := peerFolder(namePortkey, portkeyVersion), peerFolder(nameLiteLLM, litellmVersion)
 	for folder, steps := range map[string][]step{
-		portkey: {{"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", portkey, "@portkey-ai/gateway@" + portkeyVersion}},
+		portkey: {{
+			"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", portkey,
+			"@portkey-ai/gateway@" + portkeyVersion,
+		}},
 		litellm: {{"python3", "-m", "venv", litellm}, {litellm + "/bin/pip", "install", "-q", "litellm[proxy]==" + litellmVersion}},
 	} {
 		if _, err := os.Stat(filepath.Join(folder, "complete")); err == nil {
@@ -74,7 +77,9 @@ func install(ctx context.Context, folder string, steps []step) error {
 }
 
 func startPortkey(ctx context.Context, s *stage, o *options) (*target, error) {
-	program := filepath.Join(peerFolder(namePortkey, portkeyVersion), "node_modules/@portkey-ai/gateway/build/start-server.js")
+	program := filepath.Join(
+		peerFolder(namePortkey, portkeyVersion), "node_modules/@portkey-ai/gateway/build/start-server.js",
+	)
 	p := anonymousSenders("chat")
 	p.head = fmt.Sprintf("x-portkey-provider: openai\r\nx-portkey-custom-host: http://%s/v1\r\n", s.address)
 	return s.startPeer(ctx, o, namePortkey, program, p, func(port string) []string {
@@ -95,12 +100,17 @@ general_settings: {master_key: sk-%[3]s}
 		return nil, err
 	}
 	return s.startPeer(ctx, o, nameLiteLLM, program, p, func(port string) []string {
-		return []string{"env", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_LOG=ERROR", program, "--config", file, "--host", "127.0.0.1", "--port", port}
+		return []string{
+			"env", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_LOG=ERROR", program, "--config", file, "--host",
+			"127.0.0.1", "--port", port,
+		}
 	})
 }
 
 // startPeer starts a gateway and tries what it can do.
-func (s *stage) startPeer(ctx context.Context, o *options, name, program string, p senders, command func(port string) []string) (*target, error) {
+func (s *stage) startPeer(
+	ctx context.Context, o *options, name, program string, p senders, command func(port string) []string,
+) (*target, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, errNotInstalled
 	}
@@ -134,7 +144,10 @@ func (s *stage) try(ctx context.Context, t *target, name string) error {
 	if _, err := s.control(ctx, query("latency", "0s", "interval", "0s")); err != nil {
 		return err
 	}
-	l := &load{addresses: []string{t.address}, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: 1, memory: 32 << 10}
+	l := &load{
+		addresses: []string{t.address}, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: 1,
+		memory: 32 << 10,
+	}
 	crew, err := l.dial(ctx)
 	if err != nil {
 		return err

@@ -24,7 +24,9 @@ type process struct {
 
 // start runs a program until stop, its output going to a file of the folder. When this process dies, the child gets the
 // signal that ends it and its own children.
-func start(ctx context.Context, folder, name string, end syscall.Signal, program string, args ...string) (*process, error) {
+func start(
+	ctx context.Context, folder, name string, end syscall.Signal, program string, args ...string,
+) (*process, error) {
 	p := &process{name: name, log: filepath.Join(folder, name+".log"), done: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {

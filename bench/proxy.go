@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// proxy passes everything on to one upstream and does nothing else: what a gateway of net/http costs at the least. It is
-// made as fast as the standard library's own parts can be: connections are kept, buffers are used again, and a request
-// may still be read while its answer is written, without which a fast upstream's streams are cut now and then.
+// proxy passes everything on to one upstream and does nothing else: what a gateway of net/http costs at the least. It
+// is made as fast as the standard library's own parts can be: connections are kept, buffers are used again, and a
+// request may still be read while its answer is written, without which a fast upstream's streams are cut now and then.
 func proxy(upstream *url.URL) http.Handler {
 	const kept = 4096
 	reverse := &httputil.ReverseProxy{

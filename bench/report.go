@@ -115,7 +115,9 @@ func ratio(name, other string) column {
 
 func added(name string, f func(*sample) time.Duration) column {
 	return column{name, func(all []sample, scenario, target string) string {
-		return against(all, scenario, target, nameDirect, func(mine, direct *sample) float64 { return millis(f(mine) - f(direct)) }).show(2)
+		return against(all, scenario, target, nameDirect, func(mine, direct *sample) float64 {
+			return millis(f(mine) - f(direct))
+		}).show(2)
 	}}
 }
 
@@ -136,8 +138,8 @@ var (
 	columns = map[string][]column{
 		"paced": streams, "burst": streams,
 		"rate": {
-			p50, p99, added("added p50 ms", func(s *sample) time.Duration { return s.p50 }), added("added p99 ms", func(s *sample) time.Duration { return s.p99 }),
-			cpu, bare, memory,
+			p50, p99, added("added p50 ms", func(s *sample) time.Duration { return s.p50 }),
+			added("added p99 ms", func(s *sample) time.Duration { return s.p99 }), cpu, bare, memory,
 		},
 		idle: {plain("streams", 0, func(s *sample) float64 { return float64(s.events) }), memory, plain("KB/stream", 1, func(s *sample) float64 { return float64(s.memory) / 1e3 / float64(s.events) })},
 		growth: {
@@ -147,7 +149,8 @@ var (
 		scale: {
 			speed, plain("CPU s/million requests", 1, (*sample).perRequest), ratio("× SQLite", nameEmbedded),
 			plain("PostgreSQL's CPU s/million", 1, (*sample).perRequestOfDatabase),
-			plain("together", 1, func(s *sample) float64 { return s.perRequest() + s.perRequestOfDatabase() }), p50, p99, memory,
+			plain("together", 1, func(s *sample) float64 { return s.perRequest() + s.perRequestOfDatabase() }), p50,
+			p99, memory,
 		},
 	}
 	explained = map[string]string{
@@ -212,7 +215,8 @@ const everything = "The gateway has everything on: the key is checked, the model
 	"ledger, and metrics and logs are kept. Its CPU time counts until the last row of usage is written, and of `sovereign-logging` the last logged exchange " +
 	"too; rows, requests and what the mock was asked are the same number, and the ledger was proven afterwards. Figures are medians, with the lowest and the highest; `× bare` compares within a repeat.\n\n"
 
-const besides = nameLiteLLM + " is " + litellmVersion + " of PyPI, with one worker and one key; " + namePortkey + " is " + portkeyVersion +
+const besides = nameLiteLLM + " is " + litellmVersion + " of PyPI, with one worker and one key; " + namePortkey +
+	" is " + portkeyVersion +
 	" of npm, which checks no key. Neither keeps books here. Where one has no row, it failed at the scenario.\n\n"
 
 // place says what was measured where.
@@ -227,7 +231,8 @@ func (b *bench) place(ctx context.Context) string {
 	}
 	return fmt.Sprintf("`bench %s` on %s, %d cores, %s, %s; commit %s; %s. %d repeats of %s; "+
 		"at most %.0f%% of the machine stolen and %.0f%% used by others during a measurement.\n\n%s",
-		strings.Join(b.args, " "), processor(), runtime.NumCPU(), kernel(), runtime.Version(), commit(ctx), time.Now().UTC().Format(time.DateOnly),
+		strings.Join(b.args, " "), processor(), runtime.NumCPU(), kernel(), runtime.Version(), commit(ctx),
+		time.Now().UTC().Format(time.DateOnly),
 		b.repeats, b.duration, 100*stolen, 100*foreign, text)
 }
 

@@ -85,7 +85,9 @@ func (b *bench) staged(ctx context.Context, names []string, play func(*stage) er
 
 // loads measures the scenarios: each repeat has all targets side by side, and begins with another one.
 func (b *bench) loads(ctx context.Context) error {
-	wanted := slices.DeleteFunc(slices.Clone(scenarios), func(sc scenario) bool { return !slices.Contains(b.only, sc.name) })
+	wanted := slices.DeleteFunc(slices.Clone(scenarios), func(sc scenario) bool {
+		return !slices.Contains(b.only, sc.name)
+	})
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -120,13 +122,15 @@ func (b *bench) add(s sample) {
 		float64(s.requests)/s.took.Seconds(), cost, unit, millis(s.p50), millis(s.p99), float64(s.memory)/1e6, 100*s.stolen, 100*s.foreign)
 }
 
-// idles measures idle streams, in processes that have done nothing else. Each has a mock of its own: the ports of ten thousand connections
-// are not free again for a minute.
+// idles measures idle streams, in processes that have done nothing else. Each has a mock of its own: the ports of ten
+// thousand connections are not free again for a minute.
 func (b *bench) idles(ctx context.Context) error {
 	if !slices.Contains(b.only, idle) {
 		return nil
 	}
-	standing := slices.DeleteFunc(slices.Clone(b.targets), func(name string) bool { return !slices.Contains([]string{nameNginx, nameBare, nameOurs}, name) })
+	standing := slices.DeleteFunc(slices.Clone(b.targets), func(name string) bool {
+		return !slices.Contains([]string{nameNginx, nameBare, nameOurs}, name)
+	})
 	for _, name := range standing {
 		err := b.staged(ctx, []string{name}, func(s *stage) error {
 			for _, t := range s.targets {
@@ -162,8 +166,13 @@ func (b *bench) growths(ctx context.Context) error {
 				all.roams = true
 				return all
 			}
-			s.targets = append(s.targets, &target{name: n.name, address: server.address, process: server.process, server: server, senders: roaming})
-			b.say("%-10s    %-18s filled; ready after %.1f s with %.0f MB", growth, n.name, server.started.Seconds(), float64(resident(server.pids()))/1e6)
+			s.targets = append(s.targets, &target{
+				name: n.name, address: server.address, process: server.process, server: server, senders: roaming,
+			})
+			b.say(
+				"%-10s    %-18s filled; ready after %.1f s with %.0f MB", growth, n.name, server.started.Seconds(),
+				float64(resident(server.pids()))/1e6,
+			)
 		}
 		sc := *chatScenario()
 		sc.name, sc.repeats = growth, 5

@@ -26,14 +26,18 @@ const (
 	nameThree    = "3 nodes, PostgreSQL"
 )
 
-// scaled are its targets: so many servers on one PostgreSQL database, or each on a SQLite database of its own. Servers that
-// know nothing of each other show what more processes cost on the same cores.
+// scaled are its targets: so many servers on one PostgreSQL database, or each on a SQLite database of its own. Servers
+// that know nothing of each other show what more processes cost on the same cores.
 var scaled = []struct {
 	name    string
 	servers int
 	shared  bool
 }{
-	{nameEmbedded, 1, false}, {nameApart, 3, false}, {nameOneNode, 1, true}, {nameTwoNodes, 2, true}, {nameThree, 3, true},
+	{nameEmbedded, 1, false},
+	{nameApart, 3, false},
+	{nameOneNode, 1, true},
+	{nameTwoNodes, 2, true},
+	{nameThree, 3, true},
 }
 
 // scales measures all of them side by side.
@@ -67,8 +71,8 @@ func (b *bench) scales(ctx context.Context) error {
 	})
 }
 
-// startApart starts so many servers, each on a copy of one SQLite database: they have the same keys, and nothing else in
-// common.
+// startApart starts so many servers, each on a copy of one SQLite database: they have the same keys, and nothing else
+// in common.
 func startApart(ctx context.Context, s *stage, o *options, name string, servers int) (*target, error) {
 	first, folder, err := newSovereign(s, o, "apart")
 	if err != nil {
@@ -94,11 +98,13 @@ func startApart(ctx context.Context, s *stage, o *options, name string, servers 
 		return nil, err
 	}
 	return &target{
-		name: name, server: first, address: first.address, process: first.process, senders: first.senders, others: first.apart,
+		name: name, server: first, address: first.address, process: first.process, senders: first.senders,
+		others: first.apart,
 	}, nil
 }
 
-// startNodes starts so many servers on one PostgreSQL database. It returns nil, and says so, where there is no PostgreSQL.
+// startNodes starts so many servers on one PostgreSQL database. It returns nil, and says so, where there is no
+// PostgreSQL.
 func startNodes(ctx context.Context, s *stage, o *options, name string, nodes int) (*target, error) {
 	t := &target{name: name}
 	base, err := startPostgres(ctx, s)
@@ -173,7 +179,8 @@ func startPostgres(ctx context.Context, s *stage) (*postgres, error) {
 	return p, p.counter.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&p.backend)
 }
 
-// spent is the CPU time of all the server's processes, those that have ended too. What our own connection used is apart.
+// spent is the CPU time of all the server's processes, those that have ended too. What our own connection used is
+// apart.
 func (p *postgres) spent() (all, ours time.Duration, err error) {
 	pid := p.server.PID()
 	if all, err = processClock(pid); err != nil {

@@ -39,14 +39,42 @@ var (
 
 // scenarios are measured for every target, in turn.
 var scenarios = []scenario{
-	{name: "chat", says: "A short conversation, answered at once and whole; 64 connections.", path: chatPath, kind: "chat", body: chat(450, false), conns: 64, want: whole, also: []string{nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated}},
-	{name: "prompt", says: "200 KB of prose, answered at once; 16 connections.", path: chatPath, kind: "chat", body: chat(200<<10, false), conns: 16, want: whole, also: []string{nameStandard, nameLogging}},
-	{name: "escaped", says: "200 KB of JSON within JSON, dense with escapes; 16 connections.", path: chatPath, kind: "chat", body: quoted(200 << 10), conns: 16, want: whole, repeats: 3},
-	{name: "languages", says: "200 KB in Chinese, Russian, Spanish, and English with typographic quotes; 16 connections.", path: chatPath, kind: "chat", body: spoken(200 << 10), conns: 16, want: whole, repeats: 3},
-	{name: "embeddings", says: "A text to a vector of 1,536 numbers; 64 connections.", path: embedPath, kind: "embedding", body: embedding, conns: 64, want: vector, repeats: 3},
-	{name: "paced", says: "Streams of 100 chunks, 10 ms apart; 64 connections.", path: chatPath, kind: "chat", body: chat(450, true), conns: 64, interval: 10 * time.Millisecond, want: streamed, also: []string{nameStandard}},
-	{name: "burst", says: "Streams of 100 chunks without a pause; 64 connections.", path: chatPath, kind: "chat", body: chat(450, true), conns: 64, want: streamed, also: []string{nameStandard, nameLogging}},
-	{name: "rate", says: "1,000 requests a second, whatever becomes of the last ones, over a provider that takes 60 ms.", path: chatPath, kind: "chat", body: chat(450, false), conns: 512, rate: 1000, latency: 60 * time.Millisecond, want: whole, also: []string{nameDirect}},
+	{
+		name: "chat", says: "A short conversation, answered at once and whole; 64 connections.", path: chatPath,
+		kind: "chat", body: chat(450, false), conns: 64, want: whole,
+		also: []string{nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated},
+	},
+	{
+		name: "prompt", says: "200 KB of prose, answered at once; 16 connections.", path: chatPath, kind: "chat",
+		body: chat(200<<10, false), conns: 16, want: whole, also: []string{nameStandard, nameLogging},
+	},
+	{
+		name: "escaped", says: "200 KB of JSON within JSON, dense with escapes; 16 connections.", path: chatPath,
+		kind: "chat", body: quoted(200 << 10), conns: 16, want: whole, repeats: 3,
+	},
+	{
+		name: "languages",
+		says: "200 KB in Chinese, Russian, Spanish, and English with typographic quotes; 16 connections.",
+		path: chatPath, kind: "chat", body: spoken(200 << 10), conns: 16, want: whole, repeats: 3,
+	},
+	{
+		name: "embeddings", says: "A text to a vector of 1,536 numbers; 64 connections.", path: embedPath,
+		kind: "embedding", body: embedding, conns: 64, want: vector, repeats: 3,
+	},
+	{
+		name: "paced", says: "Streams of 100 chunks, 10 ms apart; 64 connections.", path: chatPath, kind: "chat",
+		body: chat(450, true), conns: 64, interval: 10 * time.Millisecond, want: streamed, also: []string{nameStandard},
+	},
+	{
+		name: "burst", says: "Streams of 100 chunks without a pause; 64 connections.", path: chatPath, kind: "chat",
+		body: chat(450, true), conns: 64, want: streamed, also: []string{nameStandard, nameLogging},
+	},
+	{
+		name: "rate",
+		says: "1,000 requests a second, whatever becomes of the last ones, over a provider that takes 60 ms.",
+		path: chatPath, kind: "chat", body: chat(450, false), conns: 512, rate: 1000, latency: 60 * time.Millisecond,
+		want: whole, also: []string{nameDirect},
+	},
 }
 
 // The scenarios that are not measured like the others.

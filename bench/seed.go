@@ -84,7 +84,9 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 	for i := range spaces {
 		spaces[i] = id.New("ws")
 	}
-	if err := fill(ctx, d, table{"users", []string{"id", "email", "created_at"}, [][]any{{user, benchUser, now}}}); err != nil {
+	if err := fill(ctx, d, table{"users", []string{"id", "email", "created_at"}, [][]any{{
+		user, benchUser, now,
+	}}}); err != nil {
 		return made, err
 	}
 	for at := range slices.Chunk(upTo(n.workspaces), seedBatch) {
@@ -93,7 +95,9 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 		}
 	}
 	if n.logs {
-		settings := table{"workspace_settings", []string{"workspace_id", "default_max_tokens", "log_retention_days", "updated_at"}, nil}
+		settings := table{"workspace_settings", []string{
+			"workspace_id", "default_max_tokens", "log_retention_days", "updated_at",
+		}, nil}
 		for _, space := range spaces {
 			settings.rows = append(settings.rows, []any{space, 0, 30, now})
 		}
@@ -103,11 +107,15 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 	}
 	newKey := mint(n.keys)
 	for at := range slices.Chunk(upTo(n.keys), seedBatch) {
-		keys := table{"api_keys", []string{"id", "workspace_id", "user_id", "name", "digest", "hint", "created_at"}, nil}
+		keys := table{
+			"api_keys", []string{"id", "workspace_id", "user_id", "name", "digest", "hint", "created_at"}, nil,
+		}
 		for _, i := range at {
 			k := &newKey[i]
 			made.keys, made.ids = append(made.keys, k.text), append(made.ids, id.New("key"))
-			keys.rows = append(keys.rows, []any{made.ids[i], spaces[i%len(spaces)], user, "bench", k.digest[:], k.hint, now})
+			keys.rows = append(keys.rows, []any{
+				made.ids[i], spaces[i%len(spaces)], user, "bench", k.digest[:], k.hint, now,
+			})
 		}
 		if err := fill(ctx, d, keys); err != nil {
 			return made, err
@@ -159,7 +167,9 @@ func workspaces(spaces []string, at []int, user string, now clock.Time) []table 
 	all := []table{
 		{"workspaces", []string{"workspace_id", "name", "created_at"}, nil},
 		{"members", []string{"workspace_id", "user_id", "role", "created_at", "updated_at"}, nil},
-		{"ledger_entries", []string{"transfer_id", "line", "workspace_id", "account", "amount", "kind", "memo", "at"}, nil},
+		{"ledger_entries", []string{
+			"transfer_id", "line", "workspace_id", "account", "amount", "kind", "memo", "at",
+		}, nil},
 		{"ledger_balances", []string{"workspace_id", "account", "amount"}, nil},
 		{"ledger_days", []string{"workspace_id", "day", "kind", "account", "amount"}, nil},
 	}
@@ -183,14 +193,14 @@ func workspaces(spaces []string, at []int, user string, now clock.Time) []table 
 // everyLimit gives the workspaces and their keys every limit, none of which a run reaches.
 func everyLimit(spaces, keys []string) table {
 	all := table{"traffic_limits", []string{
-		"workspace_id", "subject", "requests_per_minute", "tokens_per_minute", "concurrency", "budget_day", "budget_month", "models",
-		"scope", "expires_at", "allowed_addresses",
+		"workspace_id", "subject", "requests_per_minute", "tokens_per_minute", "concurrency", "budget_day",
+		"budget_month", "models", "scope", "expires_at", "allowed_addresses",
 	}, nil}
 	const many = 1_000_000_000
 	add := func(ws, subject string) {
 		all.rows = append(all.rows, []any{
-			ws, subject, many, many * 1000, many, 10_000 * money.Dollar, 10_000 * money.Dollar, `["mock/chat","chat-*"]`, "inference",
-			clock.Now().Add(24 * time.Hour), `["10.0.0.0/8","127.0.0.0/8"]`,
+			ws, subject, many, many * 1000, many, 10_000 * money.Dollar, 10_000 * money.Dollar,
+			`["mock/chat","chat-*"]`, "inference", clock.Now().Add(24 * time.Hour), `["10.0.0.0/8","127.0.0.0/8"]`,
 		})
 	}
 	for _, ws := range spaces {
@@ -203,7 +213,10 @@ func everyLimit(spaces, keys []string) table {
 }
 
 func aliases(spaces []string, at []int, split bool, now clock.Time) table {
-	all := table{"aliases", []string{"workspace_id", "name", "target_model", "description", "canary_model", "canary_percent", "fallback_models", "created_at", "updated_at"}, nil}
+	all := table{"aliases", []string{
+		"workspace_id", "name", "target_model", "description", "canary_model", "canary_percent", "fallback_models",
+		"created_at", "updated_at",
+	}, nil}
 	for _, i := range at {
 		for kind, model := range kinds {
 			if i >= tenKeys.aliases && kind != "chat" {
@@ -213,7 +226,9 @@ func aliases(spaces []string, at []int, split bool, now clock.Time) table {
 			if split && kind == "chat" {
 				canary, percent = canaryModel, canaryPercent
 			}
-			all.rows = append(all.rows, []any{spaces[i%len(spaces)], alias(kind, i), model, "", canary, percent, "[]", now, now})
+			all.rows = append(all.rows, []any{
+				spaces[i%len(spaces)], alias(kind, i), model, "", canary, percent, "[]", now, now,
+			})
 		}
 	}
 	return all
@@ -222,7 +237,9 @@ func aliases(spaces []string, at []int, split bool, now clock.Time) table {
 func fill(ctx context.Context, d *db.DB, tables ...table) error {
 	_, err := d.Tx(ctx, func(tx *db.Tx) error {
 		for _, t := range tables {
-			if err := db.Insert(ctx, tx.Across("the bench fills all workspaces"), t.name, t.columns, t.rows); err != nil {
+			if err := db.Insert(
+				ctx, tx.Across("the bench fills all workspaces"), t.name, t.columns, t.rows,
+			); err != nil {
 				return err
 			}
 		}

@@ -79,7 +79,9 @@ func (g *sovereign) fill(ctx context.Context, s *stage, n sizes) (err error) {
 
 // copy copies the SQLite database of another server, which does not run yet.
 func (g *sovereign) copy(ctx context.Context, s *stage, other *sovereign) (err error) {
-	if _, err := db.Exec(ctx, other.books.Across("the bench copies all"), `PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
+	if _, err := db.Exec(
+		ctx, other.books.Across("the bench copies all"), `PRAGMA wal_checkpoint(TRUNCATE)`,
+	); err != nil {
 		return fmt.Errorf("copy the database: %w", err)
 	}
 	if err := os.CopyFS(g.data, os.DirFS(other.data)); err != nil {
@@ -122,7 +124,10 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 	}
 	began := time.Now()
 	args := append([]string{"serve", "--config", file}, g.place()...)
-	args = append(args, "--listen", g.address, "--operations-listen", g.operations, "--limits-connections", strconv.Itoa(2*idleStreams))
+	args = append(
+		args, "--listen", g.address, "--operations-listen", g.operations, "--limits-connections",
+		strconv.Itoa(2*idleStreams),
+	)
 	g.process, err = start(ctx, folder, name, syscall.SIGKILL, g.binary, args...)
 	if err != nil {
 		return err
@@ -190,11 +195,13 @@ func startWithLogs(ctx context.Context, s *stage, o *options, name string, n siz
 		return nil, err
 	}
 	s.ends = append(s.ends, func() { _ = server.logs.Close() })
-	return &target{name: name, server: server, address: server.address, process: server.process, senders: server.senders}, nil
+	return &target{
+		name: name, server: server, address: server.address, process: server.process, senders: server.senders,
+	}, nil
 }
 
-// gate gives the split aliases a gate that draws every request. Its budget allows no call of the judge: what is measured
-// is what requests pay for the gate, and calls of a judge would be in the books.
+// gate gives the split aliases a gate that draws every request. Its budget allows no call of the judge: what is
+// measured is what requests pay for the gate, and calls of a judge would be in the books.
 func (g *sovereign) gate(ctx context.Context) error {
 	var judge struct{ ID string }
 	err := g.call(ctx, http.MethodPost, "/v1/criteria", map[string]any{
@@ -202,8 +209,9 @@ func (g *sovereign) gate(ctx context.Context) error {
 	}, &judge)
 	for i := 0; i < g.aliases && err == nil; i++ {
 		err = g.call(ctx, http.MethodPut, "/v1/aliases", map[string]any{
-			"name": alias("chat", i), "target_model": kinds["chat"], "canary_model": canaryModel, "canary_percent": canaryPercent,
-			"gate_criterion_id": judge.ID, "gate_sample_percent": 100, "gate_max_cost_usd": 0.000001,
+			"name": alias("chat", i), "target_model": kinds["chat"], "canary_model": canaryModel,
+			"canary_percent": canaryPercent, "gate_criterion_id": judge.ID, "gate_sample_percent": 100,
+			"gate_max_cost_usd": 0.000001,
 		}, nil)
 	}
 	return err
@@ -236,7 +244,9 @@ func startLimits(ctx context.Context, s *stage, o *options) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{name: nameLimits, address: server.address, process: server.process, server: server, senders: server.senders}, nil
+	return &target{
+		name: nameLimits, address: server.address, process: server.process, server: server, senders: server.senders,
+	}, nil
 }
 
 // startBefore starts another build.
@@ -247,11 +257,13 @@ func startBefore(ctx context.Context, s *stage, o *options) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{name: nameBefore, address: server.address, process: server.process, server: server, senders: server.senders}, nil
+	return &target{
+		name: nameBefore, address: server.address, process: server.process, server: server, senders: server.senders,
+	}, nil
 }
 
-// rows is how many requests are in the books, in the logs where there are some, and drawn where there is a gate: the least
-// of them.
+// rows is how many requests are in the books, in the logs where there are some, and drawn where there is a gate: the
+// least of them.
 func (g *sovereign) rows(ctx context.Context) (n int64, err error) {
 	if g.counter != nil {
 		err = g.counter.QueryRowContext(ctx, `SELECT COUNT(*) FROM usage_rows`).Scan(&n)
@@ -268,11 +280,16 @@ func (g *sovereign) rows(ctx context.Context) (n int64, err error) {
 	if err != nil || g.logs == nil {
 		return n, err
 	}
-	logged, err := db.One[int64](ctx, g.logs.Across("the bench counts all"), `SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM log_counts WHERE facet = ''`)
+	logged, err := db.One[int64](
+		ctx, g.logs.Across("the bench counts all"),
+		`SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM log_counts WHERE facet = ''`,
+	)
 	if n = min(n, logged); err != nil || !g.gated {
 		return n, err
 	}
-	drawn, err := db.One[int64](ctx, g.logs.Across("the bench counts all"), `SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM canary_draws`)
+	drawn, err := db.One[int64](
+		ctx, g.logs.Across("the bench counts all"), `SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM canary_draws`,
+	)
 	return min(n, drawn), err
 }
 

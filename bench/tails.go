@@ -56,7 +56,9 @@ func (g *sovereign) signIn(ctx context.Context) (cookie, workspace string, err e
 	if err != nil {
 		return "", "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.address+"/dashboard/api/session/link", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, "http://"+g.address+"/dashboard/api/session/link", bytes.NewReader(body),
+	)
 	if err != nil {
 		return "", "", err
 	}
@@ -78,7 +80,9 @@ func (g *sovereign) signIn(ctx context.Context) (cookie, workspace string, err e
 
 // follow opens a live tail and counts its rows until ctx ends.
 func (g *sovereign) follow(ctx context.Context, cookie, workspace string, rows *atomic.Int64) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.address+"/dashboard/api/w/"+workspace+"/logs/tail", http.NoBody)
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodGet, "http://"+g.address+"/dashboard/api/w/"+workspace+"/logs/tail", http.NoBody,
+	)
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,10 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 
 // anonymousSenders returns senders for a target that checks neither keys nor models. Requests have the same size.
 func anonymousSenders(kind string) senders {
-	return senders{keys: []string{"sk_sovereign_0123456789abcdefghjkmnpqrstvwxyz0123456789abcde"}, models: []string{alias(kind, 0)}}
+	return senders{
+		keys:   []string{"sk_sovereign_0123456789abcdefghjkmnpqrstvwxyz0123456789abcde"},
+		models: []string{alias(kind, 0)},
+	}
 }
 
 func startBare(ctx context.Context, s *stage, _ *options) (*target, error) {
@@ -166,7 +169,9 @@ func (s *stage) startOn(ctx context.Context, name string, run func(address strin
 		return nil, err
 	}
 	s.ends = append(s.ends, p.stop)
-	return &target{name: name, address: address, process: p, senders: anonymousSenders}, p.until(ctx, 2*time.Minute, accepts(address))
+	return &target{
+		name: name, address: address, process: p, senders: anonymousSenders,
+	}, p.until(ctx, 2*time.Minute, accepts(address))
 }
 
 const nginxConfig = `daemon off; worker_processes 2; worker_rlimit_nofile 65536; pid nginx.pid; error_log nginx.err;

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// prepareEndpoints starts a server with an engine for small models, which is its pool too, and one that cannot load. It has
-// a trained model with an eval against its base, an alias of each, and an endpoint that has failed.
+// prepareEndpoints starts a server with an engine for small models, which is its pool too, and one that cannot load. It
+// has a trained model with an eval against its base, an alias of each, and an endpoint that has failed.
 func prepareEndpoints(t *testing.T, p instance) (*process, object) {
 	t.Helper()
 	t.Cleanup(func() { killEngines(t, p.data) })

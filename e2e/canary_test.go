@@ -117,8 +117,8 @@ func TestAGatePromotesABetterCanaryAndRollsBackAWorseOne(t *testing.T) {
 	})
 }
 
-// A gate whose server is killed again and again goes on: everything that was logged is judged, once, and paid for at most
-// once.
+// A gate whose server is killed again and again goes on: everything that was logged is judged, once, and paid for at
+// most once.
 func TestDrillKillDuringAGate(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

@@ -35,9 +35,9 @@ const (
 	frameMost  = 17  // a frame while the list scrolls: 60 a second
 )
 
-// The Logs page is fast with as many rows as SOVEREIGN_DASHBOARD_ROWS says: what its calls take, when a real browser shows
-// the first rows, and how evenly it scrolls. `make dashboard-bench` runs it. SOVEREIGN_DASHBOARD_DATA names a folder in
-// which the rows in SQLite are kept for the next run.
+// The Logs page is fast with as many rows as SOVEREIGN_DASHBOARD_ROWS says: what its calls take, when a real browser
+// shows the first rows, and how evenly it scrolls. `make dashboard-bench` runs it. SOVEREIGN_DASHBOARD_DATA names a
+// folder in which the rows in SQLite are kept for the next run.
 func TestBenchDashboard(t *testing.T) {
 	rows, err := strconv.Atoi(os.Getenv("SOVEREIGN_DASHBOARD_ROWS"))
 	if err != nil || rows < 1 {

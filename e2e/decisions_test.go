@@ -167,7 +167,8 @@ func fromLogToPromotion(t *testing.T, server *process, m contenders) {
 	p.verifyLedger(t)
 }
 
-// voidedHalfWay voids a judge's certificate while a gate collects evidence: from then on it recommends, and does not act.
+// voidedHalfWay voids a judge's certificate while a gate collects evidence: from then on it recommends, and does not
+// act.
 func voidedHalfWay(t *testing.T, c *caller, m contenders, criterion string, labels []labelled) {
 	t.Helper()
 	c.supervise(t, "held", m.base, m.better, criterion)

@@ -232,8 +232,8 @@ func (f *fleet) refusals(t *testing.T, e dedicated) {
 	}
 }
 
-// compare compares the ledger with the engines' own lives: no second is charged that none lived. lost is how many of them
-// may have ended unseen.
+// compare compares the ledger with the engines' own lives: no second is charged that none lived. lost is how many of
+// them may have ended unseen.
 func (f *fleet) compare(t *testing.T, lost int) {
 	t.Helper()
 	const interval = 60
@@ -270,8 +270,8 @@ func TestAnEndpointWhoseEngineCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// Engines and servers are killed at random moments. Callers are answered, by an engine that survived or by the next one; no
-// engine is left over, and no second is charged that none lived.
+// Engines and servers are killed at random moments. Callers are answered, by an engine that survived or by the next
+// one; no engine is left over, and no second is charged that none lived.
 func TestDrillKilledEnginesAndServersAreChargedOnce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

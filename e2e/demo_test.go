@@ -12,8 +12,8 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// A demo whose server is killed again and again, at random moments, is filled all the same: nothing is asked twice, nothing is
-// made twice, and what was paid is proven.
+// A demo whose server is killed again and again, at random moments, is filled all the same: nothing is asked twice,
+// nothing is made twice, and what was paid is proven.
 func TestDrillADemoIsFilledOnceThroughKills(t *testing.T) {
 	t.Parallel()
 	const workspace = "Demo (simulated)"
@@ -35,8 +35,8 @@ func TestDrillADemoIsFilledOnceThroughKills(t *testing.T) {
 			return strings.Contains(text, `"scored":160`)
 		})
 
-		// Each question of the script is in the logs at most once. One that was under way at a kill may have been lost: it was
-		// charged by the recovery, and is not asked again.
+		// Each question of the script is in the logs at most once. One that was under way at a kill may have been lost:
+		// it was charged by the recovery, and is not asked again.
 		asked, traces := map[string]int{}, 0
 		for offset := 0; ; offset += 500 {
 			var page struct {
@@ -100,8 +100,8 @@ func (p instance) workspaceID(t *testing.T, name string) string {
 	return ""
 }
 
-// A demo whose server is killed while it is deleted is gone all the same: at once for people and keys, and in the end with
-// everything that it stored. The trails stay, and prove.
+// A demo whose server is killed while it is deleted is gone all the same: at once for people and keys, and in the end
+// with everything that it stored. The trails stay, and prove.
 func TestDrillADemoIsDeletedThroughKills(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

@@ -78,9 +78,9 @@ func compared(name string, more object) object {
 	return body
 }
 
-// An eval whose server is killed again and again, at random moments, goes on and ends. Every case is answered and judged,
-// and nothing is paid for twice: what is charged is what the cases have. Answers that were not yet charged when the server
-// died stay free, at most those that were under way.
+// An eval whose server is killed again and again, at random moments, goes on and ends. Every case is answered and
+// judged, and nothing is paid for twice: what is charged is what the cases have. Answers that were not yet charged when
+// the server died stay free, at most those that were under way.
 func TestDrillKillDuringAnEval(t *testing.T) {
 	t.Parallel()
 	const atOnce, perCase = 8, 4
@@ -150,8 +150,8 @@ func (c *caller) awaitEval(t *testing.T, id string) (run evalRun) {
 	return run
 }
 
-// An eval of many cases keeps its slots busy: its time is that of the provider. It needs little memory, however many cases
-// it has, and its cases are read in pages at once.
+// An eval of many cases keeps its slots busy: its time is that of the provider. It needs little memory, however many
+// cases it has, and its cases are read in pages at once.
 func TestDrillManyCases(t *testing.T) {
 	t.Parallel()
 	const perCase = 4

@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// A gym is a studio whose judges go by a rule. The judge letters wants small letters. The judge loose, whose labels never
-// showed it anything else that is plain, passes every plain character.
+// A gym is a studio whose judges go by a rule. The judge letters wants small letters. The judge loose, whose labels
+// never showed it anything else that is plain, passes every plain character.
 type gym struct {
 	*studio
 	flags   []string
@@ -209,8 +209,8 @@ func TestAWorkerTrainsByTheRewardsOfAJudge(t *testing.T) {
 	})
 }
 
-// A judge that a run games disagrees with the anchor: the run is held, saves a checkpoint and pauses, says why, and goes
-// on when somebody has released it.
+// A judge that a run games disagrees with the anchor: the run is held, saves a checkpoint and pauses, says why, and
+// goes on when somebody has released it.
 func TestAGamedRunIsHeldAndGoesOnAfterARelease(t *testing.T) {
 	t.Parallel()
 	g := newGym(t, newInstance(t, secret.Text{}), gymPrompts)

@@ -73,8 +73,8 @@ func (c *caller) passRates(t *testing.T, eval string) map[string]float64 {
 	return rates
 }
 
-// Logs become a dataset, a judge gets a certificate, GRPO trains with it, the candidate is served and evaluated against its
-// base, an alias adopts it as its canary on that evidence, and the alias's own gate promotes it.
+// Logs become a dataset, a judge gets a certificate, GRPO trains with it, the candidate is served and evaluated against
+// its base, an alias adopts it as its canary on that evidence, and the alias's own gate promotes it.
 func TestTheWholeLoopFromLogsToAPromotedModel(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, wholeLoop)

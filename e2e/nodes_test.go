@@ -22,8 +22,8 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// nodes are servers that share one PostgreSQL database and a root key. Each has a data folder, an address that it keeps,
-// and a link to the database.
+// nodes are servers that share one PostgreSQL database and a root key. Each has a data folder, an address that it
+// keeps, and a link to the database.
 type nodes struct {
 	all      []*node
 	provider string

@@ -199,9 +199,10 @@ func drillModels() map[string]string {
 	}
 }
 
-// Three nodes are killed, paused, cut off from the database and restarted at random, under load. Whatever happens: every
-// answer that a caller received whole is charged once, a stream that broke off at most once, no wallet is ever below
-// zero or below what nodes may spend of it, nothing of it is left with a node that has stopped, and the ledger proves.
+// Three nodes are killed, paused, cut off from the database and restarted at random, under load. Whatever happens:
+// every answer that a caller received whole is charged once, a stream that broke off at most once, no wallet is ever
+// below zero or below what nodes may spend of it, nothing of it is left with a node that has stopped, and the ledger
+// proves.
 func TestDrillManyNodesInAccidentsChargeEveryFinishedAnswerOnce(t *testing.T) {
 	t.Parallel()
 	f := startNodes(t, 3, drillModels())

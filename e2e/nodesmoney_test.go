@@ -27,8 +27,8 @@ func (f *nodes) walletOf(t *testing.T, workspace string) money.Nano {
 		WHERE w.name = $1 AND b.account = 'wallet'`, workspace))
 }
 
-// insist asks as a client does: it tries again when it is told to. A node that does not learn within three seconds whether
-// there is money says so, with 503. On a machine that is not slow none does, which a full drill holds it to.
+// insist asks as a client does: it tries again when it is told to. A node that does not learn within three seconds
+// whether there is money says so, with 503. On a machine that is not slow none does, which a full drill holds it to.
 func insist(c *caller, body string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -104,8 +104,8 @@ type held struct {
 	withdrawn atomic.Bool    // it was answered
 }
 
-// pester asks every node with two connections each until ctx ends. What starts after the withdrawal was answered must be
-// refused.
+// pester asks every node with two connections each until ctx ends. What starts after the withdrawal was answered must
+// be refused.
 func (w *withdrawal) pester(ctx context.Context, t *testing.T, f *nodes, got *held) *sync.WaitGroup {
 	t.Helper()
 	var group sync.WaitGroup
@@ -206,8 +206,8 @@ func (f *nodes) change(t *testing.T, method, path, body string, want int, out an
 	}
 }
 
-// Keys are revoked and admins demoted under load, while a node is paused or partitioned in every third round or more: no
-// request that starts after the answer is accepted by any node.
+// Keys are revoked and admins demoted under load, while a node is paused or partitioned in every third round or more:
+// no request that starts after the answer is accepted by any node.
 func TestDrillManyNodesRefuseWhatWasTakenAwayWhenItIsAnswered(t *testing.T) {
 	t.Parallel()
 	f := startNodes(t, 3, drillModels())

@@ -12,8 +12,8 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// nextMigration is what a release may do that must run beside the one before: it adds, and removes nothing. nextSchema is
-// its number.
+// nextMigration is what a release may do that must run beside the one before: it adds, and removes nothing. nextSchema
+// is its number.
 const nextMigration = `-- +goose Up
 CREATE TABLE next_things (workspace_id TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (workspace_id, id));
 ALTER TABLE aliases ADD COLUMN next TEXT NOT NULL DEFAULT '';
@@ -49,9 +49,9 @@ func buildNext(t *testing.T) string {
 	return program
 }
 
-// The servers of a release run beside those of the next one, which has migrated the database: three nodes behind nginx are
-// upgraded one after the other, under load. No request fails, every node can change what it could before, and a change is
-// in force everywhere. A server of the older release that is started again is refused.
+// The servers of a release run beside those of the next one, which has migrated the database: three nodes behind nginx
+// are upgraded one after the other, under load. No request fails, every node can change what it could before, and a
+// change is in force everywhere. A server of the older release that is started again is refused.
 //
 // A full drill compiles the next release. Otherwise the database is migrated, and the nodes go on as they are.
 func TestDrillManyNodesAreUpgradedToAReleaseWithANewMigration(t *testing.T) {

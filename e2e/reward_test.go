@@ -40,8 +40,8 @@ type scoredSession struct {
 	Scored     int
 }
 
-// session begins a reward session with one judge. A drill begins more in a minute than the abuse guard permits, and waits
-// as it asks.
+// session begins a reward session with one judge. A drill begins more in a minute than the abuse guard permits, and
+// waits as it asks.
 func (c *caller) session(t *testing.T, criterion string, budget money.Nano) (s scoredSession) {
 	t.Helper()
 	body := object{"label": "drill", "budget_usd": budget, "reward": object{"mode": "single", "criterionId": criterion}}
@@ -112,8 +112,8 @@ func (c *caller) scores(session, step string, items []object) (got rewardScores,
 }
 
 // 50 callers score as the budget runs out, and in every second round the server is killed meanwhile. Whatever happens:
-// no more is spent than the budget, the session ends once, what is left of its hold is free again to the nano-dollar, the
-// ledger proves, and no answer is paid for twice.
+// no more is spent than the budget, the session ends once, what is left of its hold is free again to the nano-dollar,
+// the ledger proves, and no answer is paid for twice.
 func TestDrillTheBudgetOfARewardSessionRunsOut(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

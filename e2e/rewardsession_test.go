@@ -17,7 +17,8 @@ type rewardSession struct {
 	TaskCount int        `json:"task_count"`
 }
 
-// A session and its hold outlive kill -9. Its end releases the hold to the cent. Its token is in no log line and no file.
+// A session and its hold outlive kill -9. Its end releases the hold to the cent. Its token is in no log line and no
+// file.
 func TestARewardSessionSurvivesKill9(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

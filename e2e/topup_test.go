@@ -61,8 +61,8 @@ func (p instance) addTopup(t *testing.T, n int) (event string) {
 		n, name, name, n)
 }
 
-// The server is killed while it credits a payment: before the commit, after it, before it answers. Stripe tells it again,
-// until it is answered 200. The payment is credited once.
+// The server is killed while it credits a payment: before the commit, after it, before it answers. Stripe tells it
+// again, until it is answered 200. The payment is credited once.
 func TestDrillKillWhileAPaymentIsCreditedCreditsItOnce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

@@ -160,7 +160,9 @@ func (e *Environment) build(ctx context.Context) error {
 	}
 	e.say("installs %d packages: some gigabytes, once", bytes.Count(needs.requirements, []byte("==")))
 	if uv, err := exec.LookPath("uv"); err == nil {
-		if err := e.run(ctx, "uv cannot make an environment", uv, "venv", "--quiet", "--python", python, e.env()); err != nil {
+		if err := e.run(
+			ctx, "uv cannot make an environment", uv, "venv", "--quiet", "--python", python, e.env(),
+		); err != nil {
 			return err
 		}
 		return e.run(ctx, "uv cannot install the packages", uv, "pip", "install", "--python", e.python(), "-r", list)

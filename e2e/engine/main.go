@@ -1,5 +1,6 @@
-// Command engine is an engine for tests of dedicated endpoints: it serves one model by OpenAI's API, answers every chat with
-// the same words, and writes down how long it lived. It ends when it is told to, and when the test that wants it is gone.
+// Command engine is an engine for tests of dedicated endpoints: it serves one model by OpenAI's API, answers every chat
+// with the same words, and writes down how long it lived. It ends when it is told to, and when the test that wants it
+// is gone.
 package main
 
 import (
@@ -105,7 +106,9 @@ func chat(w http.ResponseWriter, r *http.Request, name string) {
 	if !in.Stream {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"id":"c","object":"chat.completion","created":1,"model":%q,"choices":[{"index":0,"message":`+
-			`{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`, name, strings.Join(words, ""), usage)
+			`{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`, name, strings.Join(
+			words, "",
+		), usage)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

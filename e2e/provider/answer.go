@@ -120,7 +120,9 @@ func (a *answer) whole(value any) {
 		}
 	case "error_event":
 		a.begin()
-		a.write(encode(a.wire.refusal(a, http.StatusInternalServerError, "", "", "the provider broke down, and says 200")))
+		a.write(encode(a.wire.refusal(
+			a, http.StatusInternalServerError, "", "", "the provider broke down, and says 200",
+		)))
 	default:
 		a.begin()
 		if a.write(text[:len(text)/2]) {
@@ -213,7 +215,9 @@ func envelope(message, kind, code, parameter string) any {
 		}
 		return text
 	}
-	return map[string]any{"error": map[string]any{"message": message, "type": kind, "code": orNull(code), "param": orNull(parameter)}}
+	return map[string]any{"error": map[string]any{
+		"message": message, "type": kind, "code": orNull(code), "param": orNull(parameter),
+	}}
 }
 
 func encode(value any) string {

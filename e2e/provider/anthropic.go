@@ -26,8 +26,9 @@ var anthropicWire = wire{
 // anthropicKinds are the types of errors by status. Every other status is an api_error.
 var anthropicKinds = map[int]string{
 	http.StatusBadRequest: "invalid_request_error", http.StatusUnprocessableEntity: "invalid_request_error",
-	http.StatusUnauthorized: "authentication_error", http.StatusPaymentRequired: "billing_error", http.StatusForbidden: "permission_error",
-	http.StatusNotFound: "not_found_error", http.StatusRequestEntityTooLarge: "request_too_large", http.StatusTooManyRequests: "rate_limit_error",
+	http.StatusUnauthorized: "authentication_error", http.StatusPaymentRequired: "billing_error",
+	http.StatusForbidden: "permission_error", http.StatusNotFound: "not_found_error",
+	http.StatusRequestEntityTooLarge: "request_too_large", http.StatusTooManyRequests: "rate_limit_error",
 	http.StatusGatewayTimeout: "timeout_error", overloaded: "overloaded_error",
 }
 
@@ -128,7 +129,9 @@ func (p *provider) messages(a *answer) {
 	for i := range c.Calls {
 		c.Calls[i].ID = strings.ReplaceAll(p.id("toolu"), "-", "_")
 	}
-	m := &anthropicAnswer{completion: c, plan: &a.plan, usage: a.plan.report(a.ask.input(), c.tokens(), words(c.Reasoning))}
+	m := &anthropicAnswer{
+		completion: c, plan: &a.plan, usage: a.plan.report(a.ask.input(), c.tokens(), words(c.Reasoning)),
+	}
 	m.message = map[string]any{
 		"id": p.id("msg"), "type": "message", "role": "assistant", "model": a.plan.name,
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil,

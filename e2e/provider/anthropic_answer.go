@@ -36,7 +36,9 @@ func (m *anthropicAnswer) blocks() (out []any) {
 	for _, c := range m.Calls {
 		think(m.again(c.Function.Name))
 		t.mark(c.ID)
-		out = append(out, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments)})
+		out = append(out, map[string]any{
+			"type": "tool_use", "id": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments),
+		})
 	}
 	return out
 }
@@ -62,7 +64,9 @@ func (m *anthropicAnswer) stopped() map[string]any {
 	case "stop_sequence":
 		out["stop_sequence"] = "END"
 	case "refusal":
-		out["stop_details"] = map[string]any{"type": "refusal", "category": "general_harms", "explanation": "the provider does not answer this"}
+		out["stop_details"] = map[string]any{
+			"type": "refusal", "category": "general_harms", "explanation": "the provider does not answer this",
+		}
 	}
 	return out
 }
@@ -74,10 +78,12 @@ func (m *anthropicAnswer) figures(output int) map[string]any {
 		"input_tokens":                max(0, m.usage.Prompt-m.usage.PromptDetails.Cached-written),
 		"cache_read_input_tokens":     m.usage.PromptDetails.Cached,
 		"cache_creation_input_tokens": written,
-		"cache_creation":              map[string]any{"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0},
-		"output_tokens":               output,
-		"output_tokens_details":       map[string]any{"thinking_tokens": m.usage.CompletionDetails.Reasoning},
-		"service_tier":                "standard",
+		"cache_creation": map[string]any{
+			"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0,
+		},
+		"output_tokens":         output,
+		"output_tokens_details": map[string]any{"thinking_tokens": m.usage.CompletionDetails.Reasoning},
+		"service_tier":          "standard",
 	}
 }
 
@@ -97,7 +103,9 @@ func (m *anthropicAnswer) events() []event {
 			delete(figures, name)
 		}
 		if m.plan.usage != "last" && m.plan.usage != "each" {
-			figures = map[string]any{"output_tokens": figures["output_tokens"], "output_tokens_details": figures["output_tokens_details"]}
+			figures = map[string]any{
+				"output_tokens": figures["output_tokens"], "output_tokens_details": figures["output_tokens_details"],
+			}
 		}
 		end["usage"] = figures
 	}
@@ -133,7 +141,9 @@ func (m *anthropicAnswer) step(s *anthropicStream, d delta) {
 			m.sealing(s)
 		}
 		s.mark(d.Calls[0].ID)
-		s.open("tool_use "+d.Calls[0].ID, map[string]any{"type": "tool_use", "id": d.Calls[0].ID, "name": d.Calls[0].Function.Name, "input": map[string]any{}})
+		s.open("tool_use "+d.Calls[0].ID, map[string]any{
+			"type": "tool_use", "id": d.Calls[0].ID, "name": d.Calls[0].Function.Name, "input": map[string]any{},
+		})
 		s.delta("input_json_delta", "partial_json", "")
 	default:
 		s.delta("input_json_delta", "partial_json", d.Calls[0].Function.Arguments)

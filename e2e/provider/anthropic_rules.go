@@ -59,7 +59,10 @@ func anthropicRules(p *anthropic.MessageNewParams) ([]turn, error) {
 		return nil, err
 	}
 	if p.Thinking.OfEnabled != nil && unthought(turns) {
-		return nil, bad("messages", "a final assistant message with tool uses must start with a thinking block when thinking is enabled")
+		return nil, bad(
+			"messages",
+			"a final assistant message with tool uses must start with a thinking block when thinking is enabled",
+		)
 	}
 	return turns, callRules(turns)
 }
@@ -70,7 +73,9 @@ func blank(text string) bool { return strings.TrimSpace(text) == "" }
 func unthought(turns []turn) bool {
 	called := false
 	for _, t := range slices.Backward(turns) {
-		results := slices.ContainsFunc(t.blocks, func(b anthropic.ContentBlockParamUnion) bool { return b.OfToolResult != nil })
+		results := slices.ContainsFunc(t.blocks, func(b anthropic.ContentBlockParamUnion) bool {
+			return b.OfToolResult != nil
+		})
 		if t.role == "user" && !results {
 			break
 		}
@@ -87,7 +92,10 @@ func unthought(turns []turn) bool {
 func thinkingRules(p *anthropic.MessageNewParams) error {
 	enabled := p.Thinking.OfEnabled
 	if enabled != nil && (enabled.BudgetTokens < leastBudget || enabled.BudgetTokens >= p.MaxTokens) {
-		return bad("thinking.budget_tokens", "it is %d, and must be at least %d and less than max_tokens, which is %d", enabled.BudgetTokens, leastBudget, p.MaxTokens)
+		return bad(
+			"thinking.budget_tokens", "it is %d, and must be at least %d and less than max_tokens, which is %d",
+			enabled.BudgetTokens, leastBudget, p.MaxTokens,
+		)
 	}
 	if enabled == nil && p.Thinking.OfAdaptive == nil {
 		return nil
@@ -189,7 +197,10 @@ func anthropicTurns(p *anthropic.MessageNewParams) (turns []turn, err error) {
 }
 
 // mine is the role that may send a block; the blocks that are not listed may come from either.
-var mine = map[string]string{"tool_use": "assistant", "thinking": "assistant", "redacted_thinking": "assistant", "tool_result": "user", "image": "user", "document": "user"}
+var mine = map[string]string{
+	"tool_use": "assistant", "thinking": "assistant", "redacted_thinking": "assistant", "tool_result": "user",
+	"image": "user", "document": "user",
+}
 
 func blockRules(place, role string, b anthropic.ContentBlockParamUnion, before *trail) error {
 	defer before.follow(b)
@@ -205,7 +216,8 @@ func blockRules(place, role string, b anthropic.ContentBlockParamUnion, before *
 		return bad(place, "the signature of this thinking block is not mine: thinking blocks cannot be modified, and stay where they were")
 	case b.OfRedactedThinking != nil && b.OfRedactedThinking.Data != sealedThought():
 		return bad(place, "the data of this redacted thinking block is not mine")
-	case b.OfToolUse != nil && (!anthropicID.MatchString(b.OfToolUse.ID) || !anthropicName.MatchString(b.OfToolUse.Name)):
+	case b.OfToolUse != nil &&
+		(!anthropicID.MatchString(b.OfToolUse.ID) || !anthropicName.MatchString(b.OfToolUse.Name)):
 		return bad(place, "the id or the name of this tool use is none")
 	case b.OfToolUse != nil:
 		if _, ok := b.OfToolUse.Input.(map[string]any); !ok {
@@ -239,7 +251,8 @@ func (t *trail) follow(b anthropic.ContentBlockParamUnion) {
 func imageRules(place string, image *anthropic.ImageBlockParam) error {
 	source := image.Source
 	switch {
-	case source.OfBase64 != nil && (source.OfBase64.Data == "" || !slices.Contains(anthropicImages, source.OfBase64.MediaType)):
+	case source.OfBase64 != nil &&
+		(source.OfBase64.Data == "" || !slices.Contains(anthropicImages, source.OfBase64.MediaType)):
 		return bad(place+".source", "an image must have data, and %q is no type of one", source.OfBase64.MediaType)
 	case source.OfURL != nil && !strings.HasPrefix(source.OfURL.URL, "http"):
 		return bad(place+".source.url", "it is none")

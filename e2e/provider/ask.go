@@ -64,7 +64,10 @@ type format struct {
 
 // check reports the parameter that breaks a rule, and how.
 func (a *ask) check() error {
-	least := map[string]*int{"n": a.N, "max_tokens": a.MaxTokens, "max_completion_tokens": a.MaxCompletionTokens, "dimensions": a.Dimensions, "top_n": a.TopN}
+	least := map[string]*int{
+		"n": a.N, "max_tokens": a.MaxTokens, "max_completion_tokens": a.MaxCompletionTokens, "dimensions": a.Dimensions,
+		"top_n": a.TopN,
+	}
 	for name, value := range least {
 		if value != nil && *value < 1 {
 			return bad(name, "it must be at least 1")
@@ -102,7 +105,9 @@ func (a *ask) called() []tool {
 	}
 	choice, _ := a.ToolChoice.(map[string]any)
 	function, named := choice["function"].(map[string]any)
-	tools := slices.DeleteFunc(slices.Clone(a.Tools), func(t tool) bool { return named && t.Function.Name != function["name"] })
+	tools := slices.DeleteFunc(slices.Clone(a.Tools), func(t tool) bool {
+		return named && t.Function.Name != function["name"]
+	})
 	if a.Parallel != nil && !*a.Parallel && len(tools) > 1 {
 		tools = tools[:1]
 	}

@@ -56,7 +56,9 @@ func complete(p *plan, a *ask) *completion {
 		c.rule(p, a)
 	case p.tool && len(tools) > 0:
 		for i, t := range tools {
-			c.Calls = append(c.Calls, call{ID: fmt.Sprintf("call_%d", i), Type: "function", Function: function{t.Function.Name, encode(example(object(t.Function.Parameters)))}})
+			c.Calls = append(c.Calls, call{ID: fmt.Sprintf("call_%d", i), Type: "function", Function: function{
+				t.Function.Name, encode(example(object(t.Function.Parameters))),
+			}})
 		}
 		c.Finish = "tool_calls"
 		if p.preface > 0 {
@@ -193,7 +195,9 @@ func (c *completion) body(usage json.RawMessage) body {
 		refusal = &c.Refusal
 	}
 	for i := range c.Choices {
-		b.Choices = append(b.Choices, choice{Index: i, Finish: &c.Finish, Message: &reply{Role: "assistant", Content: c.Content, Reasoning: c.Reasoning, Refusal: refusal, Calls: c.Calls}})
+		b.Choices = append(b.Choices, choice{Index: i, Finish: &c.Finish, Message: &reply{
+			Role: "assistant", Content: c.Content, Reasoning: c.Reasoning, Refusal: refusal, Calls: c.Calls,
+		}})
 	}
 	return b
 }

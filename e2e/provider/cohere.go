@@ -59,7 +59,8 @@ func readCohereEmbed(a *answer) error {
 	if _, err := cohere.NewEmbedInputTypeFromString(string(request.InputType)); err != nil {
 		return bad("input_type", "it is required, and %q is none", request.InputType)
 	}
-	if _, err := cohere.NewV2EmbedRequestTruncateFromString(string(value(request.Truncate))); request.Truncate != nil && err != nil {
+	if _, err := cohere.NewV2EmbedRequestTruncateFromString(string(value(request.Truncate))); request.Truncate != nil &&
+		err != nil {
 		return bad("truncate", "%q is none", *request.Truncate)
 	}
 	switch n := len(request.Texts); {

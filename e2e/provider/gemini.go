@@ -16,10 +16,15 @@ var geminiWire = wire{
 	refusal: func(a *answer, status int, code, _, message string) any {
 		var details []any
 		if code == "invalid_api_key" {
-			details = append(details, map[string]any{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"})
+			details = append(details, map[string]any{
+				"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID",
+				"domain": "googleapis.com",
+			})
 		}
 		if a.plan.retryAfter != "" {
-			details = append(details, map[string]any{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": a.plan.retryAfter + "s"})
+			details = append(details, map[string]any{
+				"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": a.plan.retryAfter + "s",
+			})
 		}
 		return googleError(status, message, details)
 	},
@@ -30,8 +35,10 @@ var geminiWire = wire{
 
 // googleStates are Google's words by status.
 var googleStates = map[int]string{
-	http.StatusBadRequest: "INVALID_ARGUMENT", http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusForbidden: "PERMISSION_DENIED",
-	http.StatusNotFound: "NOT_FOUND", http.StatusRequestEntityTooLarge: "INVALID_ARGUMENT", http.StatusUnprocessableEntity: "INVALID_ARGUMENT", http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL",
+	http.StatusBadRequest: "INVALID_ARGUMENT", http.StatusUnauthorized: "UNAUTHENTICATED",
+	http.StatusForbidden: "PERMISSION_DENIED", http.StatusNotFound: "NOT_FOUND",
+	http.StatusRequestEntityTooLarge: "INVALID_ARGUMENT", http.StatusUnprocessableEntity: "INVALID_ARGUMENT",
+	http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL",
 	http.StatusServiceUnavailable: "UNAVAILABLE", http.StatusGatewayTimeout: "DEADLINE_EXCEEDED",
 }
 

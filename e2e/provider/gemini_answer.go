@@ -19,7 +19,9 @@ func (p *provider) gemini(a *answer) {
 	for i := range c.Calls {
 		c.Calls[i].ID = p.id("fc")
 	}
-	g := &geminiAnswer{completion: c, plan: &a.plan, usage: a.plan.report(a.ask.input(), tokens, thoughts), id: p.id("gemini")}
+	g := &geminiAnswer{
+		completion: c, plan: &a.plan, usage: a.plan.report(a.ask.input(), tokens, thoughts), id: p.id("gemini"),
+	}
 	if len(c.Calls) > 0 {
 		p.calls.Store(c.Calls[0].ID, true)
 		p.calls.Store(vouches(c.Calls[0].Function.Name, arguments(c.Calls[0])), true)
@@ -67,7 +69,9 @@ func (g *geminiAnswer) body(parts []any, finish string, usage any) any {
 }
 
 func (g *geminiAnswer) blocked() any {
-	out := map[string]any{"promptFeedback": map[string]any{"blockReason": g.plan.block}, "modelVersion": g.plan.name, "responseId": g.id}
+	out := map[string]any{
+		"promptFeedback": map[string]any{"blockReason": g.plan.block}, "modelVersion": g.plan.name, "responseId": g.id,
+	}
 	if usage := g.figures(false); usage != nil {
 		out["usageMetadata"] = usage
 	}
@@ -94,7 +98,9 @@ func (g *geminiAnswer) parts() (out []any) {
 // called is a call; the first of them has the signature.
 func (g *geminiAnswer) called(i int) any {
 	one := g.Calls[i]
-	part := map[string]any{"functionCall": map[string]any{"id": one.ID, "name": one.Function.Name, "args": arguments(one)}}
+	part := map[string]any{"functionCall": map[string]any{
+		"id": one.ID, "name": one.Function.Name, "args": arguments(one),
+	}}
 	if i == 0 {
 		part["thoughtSignature"] = seal(signed("call", vouches(one.Function.Name, arguments(one))))
 	}
@@ -132,7 +138,9 @@ func (g *geminiAnswer) figures(whole bool) any {
 	}
 	kind := func(modality string, n int) any { return map[string]any{"modality": modality, "tokenCount": n} }
 	audio := value(u.PromptDetails.Audio)
-	out := map[string]any{"promptTokenCount": u.Prompt, "totalTokenCount": u.Prompt, "promptTokensDetails": []any{kind("TEXT", u.Prompt-audio)}}
+	out := map[string]any{"promptTokenCount": u.Prompt, "totalTokenCount": u.Prompt, "promptTokensDetails": []any{kind(
+		"TEXT", u.Prompt-audio,
+	)}}
 	if audio > 0 {
 		out["promptTokensDetails"] = []any{kind("TEXT", u.Prompt-audio), kind("AUDIO", audio)}
 	}

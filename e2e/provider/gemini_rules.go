@@ -46,7 +46,10 @@ func partRules(place string, content *genai.Content) error {
 	}
 	for i, part := range content.Parts {
 		place, things := fmt.Sprintf("%s.parts[%d]", place, i), 0
-		for _, there := range []bool{part.Text != "", part.InlineData != nil, part.FileData != nil, part.FunctionCall != nil, part.FunctionResponse != nil, part.ExecutableCode != nil, part.CodeExecutionResult != nil} {
+		for _, there := range []bool{
+			part.Text != "", part.InlineData != nil, part.FileData != nil, part.FunctionCall != nil,
+			part.FunctionResponse != nil, part.ExecutableCode != nil, part.CodeExecutionResult != nil,
+		} {
 			if there {
 				things++
 			}
@@ -58,7 +61,8 @@ func partRules(place string, content *genai.Content) error {
 			return bad(place+".inlineData", "data and their type are needed")
 		case part.FileData != nil && part.FileData.FileURI == "":
 			return bad(place+".fileData", "a URI is needed")
-		case part.FunctionCall != nil && (content.Role != genai.RoleModel || !geminiName.MatchString(part.FunctionCall.Name)):
+		case part.FunctionCall != nil &&
+			(content.Role != genai.RoleModel || !geminiName.MatchString(part.FunctionCall.Name)):
 			return bad(place+".functionCall", "it must be the model's, and have a name")
 		case part.FunctionResponse != nil && (content.Role != genai.RoleUser || part.FunctionResponse.Name == "" || part.FunctionResponse.Response == nil):
 			return bad(place+".functionResponse", "it must be the user's, and have a name and a response")
@@ -73,7 +77,9 @@ func functionRules(r *geminiRequest) error {
 		for i, f := range group.FunctionDeclarations {
 			switch {
 			case names[f.Name] || !geminiName.MatchString(f.Name):
-				return bad(fmt.Sprintf("tools.functionDeclarations[%d].name", i), "%q is no name, or is there twice", f.Name)
+				return bad(
+					fmt.Sprintf("tools.functionDeclarations[%d].name", i), "%q is no name, or is there twice", f.Name,
+				)
 			case f.Parameters != nil && f.ParametersJsonSchema != nil:
 				return bad(fmt.Sprintf("tools.functionDeclarations[%d]", i), "it has two schemas")
 			}
@@ -87,8 +93,12 @@ func functionRules(r *geminiRequest) error {
 	if len(names) == 0 {
 		return bad("toolConfig.functionCallingConfig", "it may only be set where there are functions")
 	}
-	if len(calling.AllowedFunctionNames) > 0 && calling.Mode != genai.FunctionCallingConfigModeAny && calling.Mode != genai.FunctionCallingConfigModeValidated {
-		return bad("toolConfig.functionCallingConfig.allowedFunctionNames", "they may only be set when the mode is ANY or VALIDATED")
+	if len(calling.AllowedFunctionNames) > 0 && calling.Mode != genai.FunctionCallingConfigModeAny &&
+		calling.Mode != genai.FunctionCallingConfigModeValidated {
+		return bad(
+			"toolConfig.functionCallingConfig.allowedFunctionNames",
+			"they may only be set when the mode is ANY or VALIDATED",
+		)
 	}
 	for _, name := range calling.AllowedFunctionNames {
 		if !names[name] {
@@ -140,14 +150,19 @@ func (p *provider) geminiCalls(contents []*genai.Content, own bool) error {
 				return c.Name == part.FunctionResponse.Name && c.ID == part.FunctionResponse.ID
 			})
 			if at < 0 {
-				return bad(place, "the function response %s %q answers no function call of the turn before it", part.FunctionResponse.Name, part.FunctionResponse.ID)
+				return bad(
+					place, "the function response %s %q answers no function call of the turn before it",
+					part.FunctionResponse.Name, part.FunctionResponse.ID,
+				)
 			}
 			open = slices.Delete(open, at, at+1)
 			answers++
 		}
 		switch {
 		case len(open) > 0:
-			return bad(place, "the number of function response parts must equal that of the function call parts before them")
+			return bad(
+				place, "the number of function response parts must equal that of the function call parts before them",
+			)
 		case len(calls) > 0 && (i == 0 || contents[i-1].Role != genai.RoleUser):
 			return bad(place, "a function call must come right after the user's turn")
 		}

@@ -119,7 +119,8 @@ type preference struct {
 	Winner   string `json:"winner"`
 }
 
-// prefer compares the two responses of a text by their markers. It errs as often as opine does, in each order by itself.
+// prefer compares the two responses of a text by their markers. It errs as often as opine does, in each order by
+// itself.
 func (p *plan) prefer(text string) preference {
 	a, b, _ := strings.Cut(text, "\nRESPONSE B\n")
 	first, second := p.opine(a).Verdict, p.opine(b).Verdict
@@ -152,10 +153,18 @@ func unquoted(text string) string {
 
 // drafts are the answers to requests for something other than a verdict, by the name of the schema.
 var drafts = map[string]any{
-	"improvement": map[string]any{"changes": []string{"It says what passes."}, "rubric": "The response is right, and says why. Anything else fails."},
+	"improvement": map[string]any{
+		"changes": []string{"It says what passes."},
+		"rubric":  "The response is right, and says why. Anything else fails.",
+	},
 	"suggestions": map[string]any{"criteria": []any{
-		map[string]any{"why": "People ask for facts.", "name": "Facts", "rubric": "Every fact is right.", "scale": "binary"},
-		map[string]any{"why": "People like short answers.", "name": "Brevity", "rubric": "The response is no longer than it needs to be.", "scale": "graded"},
+		map[string]any{
+			"why": "People ask for facts.", "name": "Facts", "rubric": "Every fact is right.", "scale": "binary",
+		},
+		map[string]any{
+			"why": "People like short answers.", "name": "Brevity",
+			"rubric": "The response is no longer than it needs to be.", "scale": "graded",
+		},
 	}},
 }
 

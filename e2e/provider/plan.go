@@ -23,8 +23,9 @@ type plan struct {
 	tool, json, sealed, vouched           bool
 	finish, block                         string
 
-	judge           string         // how it judges, or nothing
-	se, sp, misrule float64        // the shares that it passes of what is good, fails of what is bad, and answers as judge says
+	judge string // how it judges, or nothing
+	// the shares that it passes of what is good, fails of what is bad, and answers as judge says
+	se, sp, misrule float64
 	likes           *regexp.Regexp // a character that it wants to see, if it judges by that
 	good            float64        // the share of its answers that are good; -1 when they do not say
 
@@ -62,29 +63,51 @@ type parameter struct {
 
 // parameters are all parameters of a model's name. A switch is on when it is present: its value is not read.
 var parameters = map[string]parameter{
-	"latency":     {"until the head of the answer, such as 60ms", duration(func(p *plan) *time.Duration { return &p.latency })},
-	"held":        {"no answer before POST /release", on(func(p *plan) *bool { return &p.held })},
-	"chunks":      {"content chunks of a stream (3), if there are as many words", number(func(p *plan) *int { return &p.chunks })},
-	"chunk_delay": {"between the chunks of a stream, such as 5ms", duration(func(p *plan) *time.Duration { return &p.chunkDelay })},
-	"text":        {"words of the answer (as many as chunks); max_tokens cuts them", number(func(p *plan) *int { return &p.text })},
-	"big":         {"bytes of the answer's text, whatever max_tokens says", number(func(p *plan) *int { return &p.big })},
-	"reasoning":   {"words of reasoning_content before the answer (4 when it has no value)", orElse("4", number(func(p *plan) *int { return &p.reasoning }))},
-	"tool":        {"call every tool of the request that tool_choice allows, unless the last message is a tool's", on(func(p *plan) *bool { return &p.tool })},
-	"preface":     {"words of text before the tool calls (0)", number(func(p *plan) *int { return &p.preface })},
-	"sealed":      {"reasoning is followed by a block that only the provider can read, where the wire has such", on(func(p *plan) *bool { return &p.sealed })},
-	"vouched":     {"as Gemini: calls must come back with the signatures they had, and not with those that Google takes instead", on(func(p *plan) *bool { return &p.vouched })},
-	"finish":      {"the reason why the answer ends, in the wire's own words", text(func(p *plan) *string { return &p.finish })},
-	"block":       {"refuse the prompt for this reason, as Gemini does: 200 without an answer", text(func(p *plan) *string { return &p.block })},
-	"json":        {"answer the least JSON that satisfies response_format", on(func(p *plan) *bool { return &p.json })},
+	"latency": {"until the head of the answer, such as 60ms", duration(func(p *plan) *time.Duration {
+		return &p.latency
+	})},
+	"held": {"no answer before POST /release", on(func(p *plan) *bool { return &p.held })},
+	"chunks": {"content chunks of a stream (3), if there are as many words", number(func(p *plan) *int {
+		return &p.chunks
+	})},
+	"chunk_delay": {"between the chunks of a stream, such as 5ms", duration(func(p *plan) *time.Duration {
+		return &p.chunkDelay
+	})},
+	"text": {"words of the answer (as many as chunks); max_tokens cuts them", number(func(p *plan) *int {
+		return &p.text
+	})},
+	"big": {"bytes of the answer's text, whatever max_tokens says", number(func(p *plan) *int {
+		return &p.big
+	})},
+	"reasoning": {"words of reasoning_content before the answer (4 when it has no value)", orElse("4", number(func(p *plan) *int { return &p.reasoning }))},
+	"tool":      {"call every tool of the request that tool_choice allows, unless the last message is a tool's", on(func(p *plan) *bool { return &p.tool })},
+	"preface":   {"words of text before the tool calls (0)", number(func(p *plan) *int { return &p.preface })},
+	"sealed":    {"reasoning is followed by a block that only the provider can read, where the wire has such", on(func(p *plan) *bool { return &p.sealed })},
+	"vouched":   {"as Gemini: calls must come back with the signatures they had, and not with those that Google takes instead", on(func(p *plan) *bool { return &p.vouched })},
+	"finish": {"the reason why the answer ends, in the wire's own words", text(func(p *plan) *string {
+		return &p.finish
+	})},
+	"block": {"refuse the prompt for this reason, as Gemini does: 200 without an answer", text(func(p *plan) *string {
+		return &p.block
+	})},
+	"json": {"answer the least JSON that satisfies response_format", on(func(p *plan) *bool { return &p.json })},
 
-	"judge":   {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
-	"se":      {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 { return &p.se })},
-	"sp":      {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 { return &p.sp })},
-	"likes":   {"characters, such as a-z: the judge's grade is their share of the response, which passes from a half", likes},
+	"judge": {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
+	"se": {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 {
+		return &p.se
+	})},
+	"sp": {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 {
+		return &p.sp
+	})},
+	"likes": {
+		"characters, such as a-z: the judge's grade is their share of the response, which passes from a half", likes,
+	},
 	"good":    {"the share of answers that end with [truth=pass], drawn from the model's name and the last user message; the others end with [truth=fail]", share(func(p *plan) *float64 { return &p.good })},
 	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},
 
-	"encoding": {"the encoding of vectors, float or base64, whatever the request says", oneOf(func(p *plan) *string { return &p.encoding }, "float", "base64")},
+	"encoding": {"the encoding of vectors, float or base64, whatever the request says", oneOf(func(p *plan) *string {
+		return &p.encoding
+	}, "float", "base64")},
 
 	"usage":        {"normal; none; zero; last (unasked, and in the last event only); each (unasked, running, in every event); over (a hundredfold)", oneOf(func(p *plan) *string { return &p.usage }, "normal", "none", "zero", "last", "each", "over")},
 	"inline_usage": {"usage on the finish chunk, asked or not, rather than in a chunk of its own", on(func(p *plan) *bool { return &p.inlineUsage })},
@@ -99,22 +122,30 @@ var parameters = map[string]parameter{
 	"should_retry": {"the refusal's x-should-retry", text(func(p *plan) *string { return &p.shouldRetry })},
 	"fail_first":   {"only the first so many requests of the same body fail, with the status (500) or the fault", number(func(p *plan) *int { return &p.failFirst })},
 
-	"hang":              {"never answer", strike("hang")},
-	"hang_after":        {"fall silent after so many chunks", strikeAfter("hang")},
-	"reset":             {"reset the connection instead of an answer", strike("reset")},
-	"reset_after":       {"reset the connection after so many chunks", strikeAfter("reset")},
-	"garbage":           {"200, and a body that is neither JSON nor events", strike("garbage")},
-	"garbage_after":     {"an event that is no JSON after so many chunks, and the end", strikeAfter("garbage")},
-	"die_after":         {"close the connection after so many chunks, in the middle of the answer", strikeAfter("die")},
-	"end_after":         {"end the answer in good order after so many chunks, without finish_reason or [DONE]", strikeAfter("end")},
-	"error_event_after": {"an error event after so many chunks, and the end; 0: it is the first event", strikeAfter("error_event")},
+	"hang":          {"never answer", strike("hang")},
+	"hang_after":    {"fall silent after so many chunks", strikeAfter("hang")},
+	"reset":         {"reset the connection instead of an answer", strike("reset")},
+	"reset_after":   {"reset the connection after so many chunks", strikeAfter("reset")},
+	"garbage":       {"200, and a body that is neither JSON nor events", strike("garbage")},
+	"garbage_after": {"an event that is no JSON after so many chunks, and the end", strikeAfter("garbage")},
+	"die_after":     {"close the connection after so many chunks, in the middle of the answer", strikeAfter("die")},
+	"end_after": {
+		"end the answer in good order after so many chunks, without finish_reason or [DONE]", strikeAfter("end"),
+	},
+	"error_event_after": {
+		"an error event after so many chunks, and the end; 0: it is the first event", strikeAfter("error_event"),
+	},
 
-	"no_done":               {"end without [DONE]", on(func(p *plan) *bool { return &p.noDone })},
-	"ping":                  {"a comment line between chunks; ping=blank with an empty line after it", ping},
-	"crlf":                  {"lines of the stream end with CR LF", on(func(p *plan) *bool { return &p.crlf })},
-	"split":                 {"write so many bytes at a time, each in a chunk of HTTP", number(func(p *plan) *int { return &p.split })},
-	"gzip":                  {"answer gzip, though nobody asked for it", on(func(p *plan) *bool { return &p.gzip })},
-	"refuse_stream_options": {"400 when the body has stream_options", on(func(p *plan) *bool { return &p.refuseStreamOptions })},
+	"no_done": {"end without [DONE]", on(func(p *plan) *bool { return &p.noDone })},
+	"ping":    {"a comment line between chunks; ping=blank with an empty line after it", ping},
+	"crlf":    {"lines of the stream end with CR LF", on(func(p *plan) *bool { return &p.crlf })},
+	"split": {"write so many bytes at a time, each in a chunk of HTTP", number(func(p *plan) *int {
+		return &p.split
+	})},
+	"gzip": {"answer gzip, though nobody asked for it", on(func(p *plan) *bool { return &p.gzip })},
+	"refuse_stream_options": {"400 when the body has stream_options", on(func(p *plan) *bool {
+		return &p.refuseStreamOptions
+	})},
 }
 
 // parsePlan reads a model's name. It refuses unknown parameters, so that a test cannot misspell one.

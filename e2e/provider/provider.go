@@ -64,7 +64,9 @@ func (p *provider) admit(by *wire, then func(*answer)) http.HandlerFunc {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 		header := r.Header.Clone()
 		header.Set("Host", r.Host)
-		a := &answer{w: w, r: r, wire: by, log: p.log, record: &record{At: came, Path: r.URL.Path, Header: header, Body: string(body)}}
+		a := &answer{w: w, r: r, wire: by, log: p.log, record: &record{
+			At: came, Path: r.URL.Path, Header: header, Body: string(body),
+		}}
 		p.log.add(a.record)
 		stop := context.AfterFunc(r.Context(), a.cancelled)
 		defer func() {
@@ -99,7 +101,9 @@ func (p *provider) infer(by *wire, read func(*answer) error, then func(*answer))
 			return
 		}
 		if plan.name != "mock" && !strings.HasPrefix(plan.name, "mock/") && !strings.HasSuffix(plan.name, "-mock") {
-			a.refuse(http.StatusNotFound, "model_not_found", "model", fmt.Sprintf("the provider has no model %q", plan.name))
+			a.refuse(
+				http.StatusNotFound, "model_not_found", "model", fmt.Sprintf("the provider has no model %q", plan.name),
+			)
 			return
 		}
 		if plan.failFirst > 0 && p.log.try(a.record.Body) > plan.failFirst {
@@ -111,7 +115,10 @@ func (p *provider) infer(by *wire, read func(*answer) error, then func(*answer))
 		case plan.status != 0:
 			a.refuse(plan.status, "", "", fmt.Sprintf("the provider refuses with %d", plan.status))
 		case plan.refuseStreamOptions && a.ask.StreamOptions != nil:
-			a.refuse(http.StatusBadRequest, "unknown_parameter", "stream_options", "the provider does not know stream_options")
+			a.refuse(
+				http.StatusBadRequest, "unknown_parameter", "stream_options",
+				"the provider does not know stream_options",
+			)
 		case a.strikes(atOnce):
 		default:
 			then(a)

@@ -12,7 +12,9 @@ import (
 var responsesWire = wire{
 	key: openAI.key, unknown: openAI.unknown, refusal: openAI.refusal,
 	broken: func(a *answer, message string) string {
-		return event{name: "error", value: map[string]any{"type": "error", "code": "server_error", "message": message, "param": nil, "sequence_number": a.played}}.lines()
+		return event{name: "error", value: map[string]any{
+			"type": "error", "code": "server_error", "message": message, "param": nil, "sequence_number": a.played,
+		}}.lines()
 	},
 }
 
@@ -63,7 +65,9 @@ func readResponses(a *answer) error {
 	if err := understood("", body, &responses.ResponseNewParams{}, "stream", "input", "tool_choice"); err != nil {
 		return err
 	}
-	a.ask = ask{Model: request.Model, Stream: request.Stream, MaxTokens: request.MaxOutputTokens, Parallel: request.Parallel}
+	a.ask = ask{
+		Model: request.Model, Stream: request.Stream, MaxTokens: request.MaxOutputTokens, Parallel: request.Parallel,
+	}
 	if request.MaxOutputTokens != nil && *request.MaxOutputTokens < 1 {
 		return bad("max_output_tokens", "it must be at least 1")
 	}

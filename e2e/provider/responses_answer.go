@@ -10,11 +10,12 @@ func (p *provider) respond(a *answer) {
 	c := complete(&a.plan, &a.ask)
 	r := &responsesAnswer{completion: c, plan: &a.plan}
 	r.response = map[string]any{
-		"id": p.id("resp"), "object": "response", "created_at": time.Now().Unix(), "model": a.plan.name, "status": "in_progress",
-		"output": []any{}, "error": nil, "incomplete_details": nil, "instructions": nil, "metadata": map[string]any{},
-		"parallel_tool_calls": true, "temperature": 1.0, "top_p": 1.0, "tool_choice": "auto", "tools": []any{}, "usage": nil,
-		"max_output_tokens": nil, "previous_response_id": nil, "reasoning": map[string]any{"effort": nil, "summary": nil},
-		"text": map[string]any{"format": map[string]any{"type": "text"}}, "truncation": "disabled", "user": nil,
+		"id": p.id("resp"), "object": "response", "created_at": time.Now().Unix(), "model": a.plan.name,
+		"status": "in_progress", "output": []any{}, "error": nil, "incomplete_details": nil, "instructions": nil,
+		"metadata": map[string]any{}, "parallel_tool_calls": true, "temperature": 1.0, "top_p": 1.0,
+		"tool_choice": "auto", "tools": []any{}, "usage": nil, "max_output_tokens": nil, "previous_response_id": nil,
+		"reasoning": map[string]any{"effort": nil, "summary": nil},
+		"text":      map[string]any{"format": map[string]any{"type": "text"}}, "truncation": "disabled", "user": nil,
 	}
 	r.compose(p, a.ask.thinks)
 	r.close(a.plan.report(a.ask.input(), c.tokens(), words(c.Reasoning)))
@@ -45,12 +46,18 @@ func (r *responsesAnswer) compose(p *provider, sealed bool) {
 		r.items = append(r.items, item)
 	}
 	if r.Content != nil {
-		r.items = append(r.items, map[string]any{"id": p.id("msg"), "type": "message", "role": "assistant", "status": "completed", "content": []any{outputText(*r.Content)}})
+		r.items = append(r.items, map[string]any{
+			"id": p.id("msg"), "type": "message", "role": "assistant", "status": "completed",
+			"content": []any{outputText(*r.Content)},
+		})
 	}
 	for i := range r.Calls {
 		r.Calls[i].ID = p.id("call")
 		f := r.Calls[i].Function
-		r.items = append(r.items, map[string]any{"id": p.id("fc"), "type": "function_call", "status": "completed", "call_id": r.Calls[i].ID, "name": f.Name, "arguments": f.Arguments})
+		r.items = append(r.items, map[string]any{
+			"id": p.id("fc"), "type": "function_call", "status": "completed", "call_id": r.Calls[i].ID, "name": f.Name,
+			"arguments": f.Arguments,
+		})
 	}
 }
 
@@ -68,7 +75,9 @@ func (r *responsesAnswer) close(u *usage) {
 	case "stop", "tool_calls":
 		r.end["completed_at"] = r.response["created_at"]
 	case "failed":
-		r.end["status"], r.end["error"] = "failed", map[string]any{"code": "server_error", "message": "the provider broke down"}
+		r.end["status"], r.end["error"] = "failed", map[string]any{
+			"code": "server_error", "message": "the provider broke down",
+		}
 	default:
 		reason := r.Finish
 		if reason == "length" {
@@ -84,7 +93,9 @@ func (r *responsesAnswer) close(u *usage) {
 	if u != nil {
 		r.end["usage"] = map[string]any{
 			"input_tokens": u.Prompt, "output_tokens": u.Completion, "total_tokens": u.Total,
-			"input_tokens_details":  map[string]any{"cached_tokens": u.PromptDetails.Cached, "cache_write_tokens": value(u.PromptDetails.Written)},
+			"input_tokens_details": map[string]any{
+				"cached_tokens": u.PromptDetails.Cached, "cache_write_tokens": value(u.PromptDetails.Written),
+			},
 			"output_tokens_details": map[string]any{"reasoning_tokens": u.CompletionDetails.Reasoning},
 		}
 	}
@@ -167,5 +178,7 @@ func (r *responsesAnswer) call(item map[string]any, index int, deltas []delta) {
 			r.piece("response.function_call_arguments.delta", d.Calls[0].Function.Arguments, at)
 		}
 	}
-	r.add("response.function_call_arguments.done", at, map[string]any{"name": item["name"], "arguments": item["arguments"]})
+	r.add("response.function_call_arguments.done", at, map[string]any{
+		"name": item["name"], "arguments": item["arguments"],
+	})
 }

@@ -63,7 +63,9 @@ func (a *answer) stream(c *completion) {
 		ordinary = json.RawMessage("null")
 	}
 	chunk := func(usage json.RawMessage, choices ...choice) bool {
-		return a.event(body{c.ID, "chat.completion.chunk", c.Created, c.Model, "fp_provider", append([]choice{}, choices...), usage})
+		return a.event(body{
+			c.ID, "chat.completion.chunk", c.Created, c.Model, "fp_provider", append([]choice{}, choices...), usage,
+		})
 	}
 
 	a.begin()

@@ -82,7 +82,10 @@ func (c *bootstrapCommand) Run(a *admin) error {
 		return err
 	}
 	return a.show(c.JSON, made, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "workspace\t%s\nuser\t%s\nAPI key\t%s\n\tshown once: keep it now\n", made.WorkspaceID, made.UserID, made.APIKey)
+		_, _ = fmt.Fprintf(
+			w, "workspace\t%s\nuser\t%s\nAPI key\t%s\n\tshown once: keep it now\n", made.WorkspaceID, made.UserID,
+			made.APIKey,
+		)
 	})
 }
 
@@ -120,7 +123,9 @@ func (c *workspaceSet) Run(a *admin) error {
 
 func (a *admin) set(asJSON bool, name string, change workspace.SettingsChange) error {
 	var set workspace.Settings
-	if err := a.call(http.MethodPut, "/admin/settings", workspace.NewSettings{Workspace: name, SettingsChange: change}, &set, repeatable); err != nil {
+	if err := a.call(http.MethodPut, "/admin/settings", workspace.NewSettings{
+		Workspace: name, SettingsChange: change,
+	}, &set, repeatable); err != nil {
 		return err
 	}
 	return a.showSettings(asJSON, set)
@@ -128,7 +133,10 @@ func (a *admin) set(asJSON bool, name string, change workspace.SettingsChange) e
 
 func (a *admin) showSettings(asJSON bool, set workspace.Settings) error {
 	return a.show(asJSON, set, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "default_max_tokens\t%d\ncache\t%v\nlog_retention_days\t%d\n", set.DefaultMaxTokens, set.Cache, set.LogRetentionDays)
+		_, _ = fmt.Fprintf(
+			w, "default_max_tokens\t%d\ncache\t%v\nlog_retention_days\t%d\n", set.DefaultMaxTokens, set.Cache,
+			set.LogRetentionDays,
+		)
 	})
 }
 
@@ -191,7 +199,9 @@ func (c *keyList) Run(a *admin) error {
 	if c.Email != "" {
 		query.Set("email", c.Email)
 	}
-	return list(a, c.JSON, "/admin/keys", query, fmt.Sprintf(keyLine, "ID", "NAME", "USER", "HINT", "STATE", "LAST USED"),
+	return list(a, c.JSON, "/admin/keys", query, fmt.Sprintf(
+		keyLine, "ID", "NAME", "USER", "HINT", "STATE", "LAST USED",
+	),
 		func(k workspace.Key) string { return keyLines(&k) })
 }
 
@@ -218,7 +228,9 @@ func (c *keyRevoke) Run(a *admin) error {
 	if err := a.post("/admin/keys/"+url.PathEscape(c.ID)+"/revocation?"+query.Encode(), nil, &key); err != nil {
 		return err
 	}
-	return a.show(c.JSON, key, func(w io.Writer) { _, _ = fmt.Fprintf(w, "revoked\t%s\t%s\n", key.ID, when(key.RevokedAt)) })
+	return a.show(c.JSON, key, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "revoked\t%s\t%s\n", key.ID, when(key.RevokedAt))
+	})
 }
 
 type memberCommand struct {
@@ -254,7 +266,9 @@ func (c *memberRole) Run(a *admin) error {
 
 func (c *memberName) send(a *admin, method string, role tenant.Role) error {
 	var m workspace.Member
-	if err := a.call(method, "/admin/members", workspace.Membership{Workspace: c.Workspace, Email: c.Email, Role: role}, &m, repeatable); err != nil {
+	if err := a.call(method, "/admin/members", workspace.Membership{
+		Workspace: c.Workspace, Email: c.Email, Role: role,
+	}, &m, repeatable); err != nil {
 		return err
 	}
 	return a.show(c.JSON, m, func(w io.Writer) { _, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", m.UserID, m.Email, m.Role) })
@@ -306,7 +320,9 @@ type walletTopup struct {
 
 func (c *walletTopup) Run(a *admin) error {
 	var b funds.Balance
-	if err := a.postWith(c.Key, "/admin/wallet/topups", wallet.TopUp{Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo}, &b); err != nil {
+	if err := a.postWith(c.Key, "/admin/wallet/topups", wallet.TopUp{
+		Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo,
+	}, &b); err != nil {
 		return err
 	}
 	return a.show(c.JSON, b, func(w io.Writer) { printBalance(w, &b) })

@@ -38,7 +38,9 @@ func (c *auditList) Run(a *admin) error {
 		query.Set("action", c.Action)
 	}
 	return list(a, c.JSON, "/admin/audit", query, "WHEN\tWHO\tACTION\tSUBJECT\tBEFORE\tAFTER", func(e audit.Entry) string {
-		return fmt.Sprintf("%s\t%s %s\t%s\t%s\t%s\t%s", e.At, e.Actor.Kind, e.Actor.User, e.Action, e.Subject, e.Before, e.After)
+		return fmt.Sprintf(
+			"%s\t%s %s\t%s\t%s\t%s\t%s", e.At, e.Actor.Kind, e.Actor.User, e.Action, e.Subject, e.Before, e.After,
+		)
 	})
 }
 

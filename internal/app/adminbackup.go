@@ -38,12 +38,16 @@ func (k backupKey) load(s Storage) (backup.Key, error) {
 		}
 		text = bytes.TrimRight(text, "\r\n")
 		if len(text) < minPassphrase {
-			return backup.Key{}, fmt.Errorf("the passphrase in %s has less than %d characters", k.PassphraseFile, minPassphrase)
+			return backup.Key{}, fmt.Errorf(
+				"the passphrase in %s has less than %d characters", k.PassphraseFile, minPassphrase,
+			)
 		}
 		return backup.Key{Root: root, Passphrase: text}, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return backup.Key{}, fmt.Errorf("the root key file %s is missing: name it with --root-key-file, or use --passphrase-file", s.RootKeyFile)
+		return backup.Key{}, fmt.Errorf(
+			"the root key file %s is missing: name it with --root-key-file, or use --passphrase-file", s.RootKeyFile,
+		)
 	}
 	if err != nil {
 		return backup.Key{}, fmt.Errorf("root key file %s: %w", s.RootKeyFile, cause(err))
@@ -216,7 +220,10 @@ func (c *backupFile) open(s Storage) (r *backup.Reader, root *vault.Root, closer
 	}()
 	root, err = vault.LoadRoot(s.RootKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil, fmt.Errorf("the root key file %s is missing; a restore needs the root key of that time (--root-key-file)", s.RootKeyFile)
+		return nil, nil, nil, fmt.Errorf(
+			"the root key file %s is missing; a restore needs the root key of that time (--root-key-file)",
+			s.RootKeyFile,
+		)
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("root key file %s: %w", s.RootKeyFile, err)

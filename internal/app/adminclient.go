@@ -44,7 +44,9 @@ func dial(s Storage, mode openMode, out io.Writer) (*admin, error) {
 	conn, err := (&net.Dialer{}).DialContext(context.Background(), "unix", path)
 	if err == nil {
 		_ = conn.Close()
-		a.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		a.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (
+			net.Conn, error,
+		) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}
 		return a, nil
@@ -183,7 +185,8 @@ func refusal(status int, body []byte) error {
 	var refused struct {
 		Error struct{ Message string }
 	}
-	if err := json.Unmarshal(body, &refused, json.MatchCaseInsensitiveNames(true)); err != nil || refused.Error.Message == "" {
+	if err := json.Unmarshal(body, &refused, json.MatchCaseInsensitiveNames(true)); err != nil ||
+		refused.Error.Message == "" {
 		return fmt.Errorf("the server answered %d", status)
 	}
 	return errors.New(refused.Error.Message)

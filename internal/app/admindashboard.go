@@ -23,6 +23,8 @@ func (c *dashboardLink) Run(a *admin) error {
 		return err
 	}
 	return a.show(c.JSON, made, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "link\t%s\n\tworks once, until %s; it replaces the link before it\n", made.URL, made.ExpiresAt)
+		_, _ = fmt.Fprintf(
+			w, "link\t%s\n\tworks once, until %s; it replaces the link before it\n", made.URL, made.ExpiresAt,
+		)
 	})
 }

@@ -34,7 +34,9 @@ type endpointStop struct {
 
 func (c *endpointStop) Run(a *admin) error {
 	var now endpoint.Endpoint
-	if err := a.call(http.MethodPost, "/admin/dedicated-endpoints/"+url.PathEscape(c.ID)+"/stop", nil, &now, once); err != nil {
+	if err := a.call(
+		http.MethodPost, "/admin/dedicated-endpoints/"+url.PathEscape(c.ID)+"/stop", nil, &now, once,
+	); err != nil {
 		return err
 	}
 	return a.show(c.JSON, now, func(w io.Writer) { _, _ = fmt.Fprintf(w, "%s\t%s\n", now.ID, now.Status) })

@@ -42,7 +42,9 @@ func (c *providerKeySet) Run(a *admin) error {
 	if err := a.call(http.MethodPut, "/admin/provider-keys", in, &kept, repeatable); err != nil {
 		return err
 	}
-	return a.show(c.JSON, kept, func(w io.Writer) { _, _ = fmt.Fprintf(w, "set\t%s\t%s\n", kept.Provider, kept.UpdatedAt) })
+	return a.show(c.JSON, kept, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "set\t%s\t%s\n", kept.Provider, kept.UpdatedAt)
+	})
 }
 
 // maxSecret bounds a file that holds a key.

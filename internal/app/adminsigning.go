@@ -33,6 +33,8 @@ func (c *signingKeyRotate) Run(a *admin) error {
 		return err
 	}
 	return a.show(c.JSON, r, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "signing key\t%s → %s\nold key\tretired: it verifies, and never signs again\n", r.From, r.To)
+		_, _ = fmt.Fprintf(
+			w, "signing key\t%s → %s\nold key\tretired: it verifies, and never signs again\n", r.From, r.To,
+		)
 	})
 }

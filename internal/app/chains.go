@@ -25,12 +25,20 @@ type SignedHead struct {
 // chainRoutes serve what the audit trail and the ledger can prove.
 func (i *instance) chainRoutes() []api.Route {
 	return []api.Route{
-		api.Get("/audit/verification", api.Operator, i.verifyAuditRoute, "Prove that no entry of the audit trail was changed or removed", api.Long),
-		api.Get("/chain-heads", api.Operator, i.headsRoute, "Read the signed heads of the audit trail and the ledger, to keep them elsewhere"),
+		api.Get(
+			"/audit/verification", api.Operator, i.verifyAuditRoute,
+			"Prove that no entry of the audit trail was changed or removed", api.Long,
+		),
+		api.Get(
+			"/chain-heads", api.Operator, i.headsRoute,
+			"Read the signed heads of the audit trail and the ledger, to keep them elsewhere",
+		),
 	}
 }
 
-func (i *instance) verifyAuditRoute(ctx context.Context, _ tenant.Caller, in chain.Kept) (proof chain.Proof, err error) {
+func (i *instance) verifyAuditRoute(
+	ctx context.Context, _ tenant.Caller, in chain.Kept,
+) (proof chain.Proof, err error) {
 	err = i.storage.sealer.Snapshot(ctx, func(all db.Scoped, keys chain.Keys) error {
 		proof, err = chain.Verify(ctx, all, keys, chain.Audit, in.Head)
 		return err

@@ -197,7 +197,9 @@ func (c *serveCommand) Run(t *terminal, underneath *file) error {
 	if err := c.complete(); err != nil {
 		return underneath.locate(err)
 	}
-	return underneath.locate(serve(&c.Config, func() (*Config, error) { return reread(t.args) }, greeting{c.Bootstrap, c.Demo}, t.out, t.err))
+	return underneath.locate(serve(&c.Config, func() (*Config, error) {
+		return reread(t.args)
+	}, greeting{c.Bootstrap, c.Demo}, t.out, t.err))
 }
 
 // reread parses the same command line again, with what the file says now.
@@ -236,8 +238,12 @@ func (c *verifyCommand) Run(t *terminal) error {
 		IssuedAt    string `json:"issued_at"`
 	}
 	_, err = fmt.Fprintf(t.out, "%s: valid, signed by %s\n", c.File, key)
-	if err == nil && json.Unmarshal(document, &says) == nil && says.CriterionID != "" { // it is a certificate; other documents may be signed, too
-		_, err = fmt.Fprintf(t.out, "%s: %s, version %d, judged by %s: %s, n = %d, issued %s\n", c.File, says.CriterionID, says.Version, says.JudgeModel, says.Trust, says.N, says.IssuedAt)
+	// it is a certificate; other documents may be signed, too
+	if err == nil && json.Unmarshal(document, &says) == nil && says.CriterionID != "" {
+		_, err = fmt.Fprintf(
+			t.out, "%s: %s, version %d, judged by %s: %s, n = %d, issued %s\n", c.File, says.CriterionID, says.Version,
+			says.JudgeModel, says.Trust, says.N, says.IssuedAt,
+		)
 	}
 	return err
 }

@@ -55,7 +55,9 @@ func readFile(path string) (*file, error) {
 
 func (f *file) walk(node *yaml.Node, prefix string) error {
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: %s must be a mapping of keys to values", f.path, node.Line, cmp.Or(strings.TrimSuffix(prefix, "."), "the file"))
+		return fmt.Errorf("%s:%d: %s must be a mapping of keys to values", f.path, node.Line, cmp.Or(
+			strings.TrimSuffix(prefix, "."), "the file",
+		))
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
@@ -172,9 +174,9 @@ func (f *file) locate(err error) error {
 
 // sections are the keys that hold keys.
 var sections = map[string]bool{
-	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true, "training": true,
-	"training.s3": true, "serving": true, "serving.pool": true,
-	"kubernetes": true, "kubernetes.trainer": true,
+	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true,
+	"training": true, "training.s3": true, "serving": true, "serving.pool": true, "kubernetes": true,
+	"kubernetes.trainer": true,
 }
 
 // keys maps every key of a file to its flag.

@@ -73,7 +73,8 @@ func (o *OIDC) check() error {
 func (d *Dashboard) check() error {
 	if d.URL != "" {
 		u, err := url.Parse(d.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" ||
+			u.RawQuery != "" || u.Fragment != "" {
 			return bad("dashboard.url", "%q is not an address such as https://models.example.com", d.URL)
 		}
 	}

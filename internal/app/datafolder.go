@@ -25,7 +25,10 @@ func takeFolder(folder string, mode openMode, log *slog.Logger) (made bool, err 
 		return false, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) && mode == mustExist {
-		return false, fmt.Errorf("there is no data folder %s: name it with --data-dir or --config, or make it with serve or admin bootstrap", folder)
+		return false, fmt.Errorf(
+			"there is no data folder %s: name it with --data-dir or --config, or make it with serve or admin bootstrap",
+			folder,
+		)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return false, folderError(folder, err)
@@ -67,7 +70,8 @@ func (s Storage) sameEngine(mode openMode) error {
 	case was == db.SQLite && s.engine() == db.Postgres:
 		return fmt.Errorf("the data of %s is in the embedded database, and database_url is set: use another data folder, or move the data with admin backup and restore", s.DataDir)
 	}
-	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) && s.engine() == db.SQLite && mode == mustExist {
+	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) &&
+		s.engine() == db.SQLite && mode == mustExist {
 		return fmt.Errorf("there is no Sovereign data in %s: name its folder with --data-dir or --config, or make it with serve or admin bootstrap", s.DataDir)
 	}
 	return nil

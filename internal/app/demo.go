@@ -28,8 +28,8 @@ func newDemos(i *instance) *demo.Store {
 	})
 }
 
-// demoQueues makes the review queues of a demo, and returns when they have their items. Those that an earlier run has made
-// stay as they are.
+// demoQueues makes the review queues of a demo, and returns when they have their items. Those that an earlier run has
+// made stay as they are.
 func (i *instance) demoQueues(ctx context.Context, ws tenant.ID, owner tenant.UserID, judgeID string) error {
 	caller := tenant.Caller{Workspace: ws, User: owner, Role: tenant.Owner}
 	reviews := i.domains.reviews
@@ -45,7 +45,8 @@ func (i *instance) demoQueues(ctx context.Context, ws tenant.ID, owner tenant.Us
 		{
 			Name: "Answers to customers", CriterionID: judgeID,
 			Instructions: "Zephyrine sells bicycles. Pass an answer that a customer could use as it stands.",
-			// What came after the judge was graded by nobody, so that a grade changes nothing that its certificate relies on.
+			// What came after the judge was graded by nobody, so that a grade changes nothing that its certificate
+			// relies on.
 			Source: review.QueueSource{Kind: "logs", N: 60, Filters: &logbook.Selection{FinishReason: "stop", Start: judge.CreatedAt}},
 		},
 		{

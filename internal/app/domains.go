@@ -53,7 +53,9 @@ type domains struct {
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
 func (d *domains) open(ctx context.Context, i *instance) error {
-	d.jobs = job.NewRunner(job.Config{DB: i.storage.db, Member: i.member, Log: i.log, Slots: jobSlots, PerWorkspace: jobsPerWorkspace})
+	d.jobs = job.NewRunner(job.Config{
+		DB: i.storage.db, Member: i.member, Log: i.log, Slots: jobSlots, PerWorkspace: jobsPerWorkspace,
+	})
 	i.state.recorder.Life = i.life
 	d.workspaces = workspace.NewStore(i.storage.db, i.state.feed)
 	d.workspaces.Counter = &workspace.Counter{Meter: i.state.meter, Spent: i.state.poster.Spent}
@@ -124,9 +126,11 @@ func (d *domains) list(i *instance) []module.Module {
 	}
 	aliases.Obey(d.policies)
 	workspaces := workspace.Module(workspace.Deps{
-		DB: on.db, Store: d.workspaces, Directory: s.directory, Limits: s.limits, Settings: s.settings, Logged: s.recorder.Enabled,
-		Steps: steps, Log: i.log,
-		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied},
+		DB: on.db, Store: d.workspaces, Directory: s.directory, Limits: s.limits, Settings: s.settings,
+		Logged: s.recorder.Enabled, Steps: steps, Log: i.log,
+		Hooks: workspace.Hooks{
+			Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied,
+		},
 	})
 	all = append(all, i.dash.modules(i)...)
 	all = append([]module.Module{workspaces}, all...)

@@ -12,9 +12,10 @@ import (
 // endpoints returns the module of dedicated endpoints.
 func (d *domains) endpoints(i *instance, versions *modelversion.Store) module.Module {
 	s := endpoint.NewStore(endpoint.Config{
-		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
-		Artifacts: i.artifacts, Versions: versions, Prices: i.gpuPrices, Own: i.state.own, Registry: i.plane.engines,
-		Groups: i.groups, Backend: i.engines, Engines: i.templates, Choose: i.chooseEngine, Folders: i.folders, Log: i.log,
+		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till,
+		Drain: i.state.poster.Drain, Artifacts: i.artifacts, Versions: versions, Prices: i.gpuPrices, Own: i.state.own,
+		Registry: i.plane.engines, Groups: i.groups, Backend: i.engines, Engines: i.templates, Choose: i.chooseEngine,
+		Folders: i.folders, Log: i.log,
 	})
 	return endpoint.Module(s, endpoint.Deps{Serving: i.gate, ColdStart: i.serving.ColdStart})
 }

@@ -62,7 +62,9 @@ type instance struct {
 
 // open takes the data and makes it ready. It either returns an instance or leaves everything as it was, so that a start
 // that cannot succeed changes nothing.
-func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, tracer trace.Tracer) (i *instance, err error) {
+func open(
+	ctx context.Context, c *Config, mode openMode, log *slog.Logger, tracer trace.Tracer,
+) (i *instance, err error) {
 	allowed, err := prefixes("guard_allow", c.GuardAllow)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ import (
 	"sovereign/internal/store/module"
 )
 
-// monitorLag is more than the time from a request to its row in the log database, and the differences of servers' clocks.
+// monitorLag is more than the time from a request to its row in the log database, and the differences of servers'
+// clocks.
 const monitorLag = 5 * time.Second
 
 // grading is the modules that grade: people's labels, judges, their background work, evals, and the gates of aliases.
@@ -72,7 +73,8 @@ func (d *domains) grading(
 		review.Module(d.reviews),
 		judging.Module(d.judges),
 		criterion.Module(criteria, chatModels{i}, map[string]judging.Estimator{
-			"calibration": calibrations.Estimator(), "scan": monitors.Estimator(), "improvement": improvement, "suggestion": suggestion,
+			"calibration": calibrations.Estimator(), "scan": monitors.Estimator(), "improvement": improvement,
+			"suggestion": suggestion,
 		}),
 		calibration.Module(calibrations),
 		monitor.Module(monitors, i.gate, i.log),
@@ -110,8 +112,8 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 	return nil
 }
 
-// Upstream identifies what a workspace's id of a model stands for: a model at the address of its provider, or the version
-// that an engine serves. An id that is no model stands for itself.
+// Upstream identifies what a workspace's id of a model stands for: a model at the address of its provider, or the
+// version that an engine serves. An id that is no model stands for itself.
 func (c chatModels) Upstream(ws tenant.ID, model string) string {
 	m, err := c.i.callable().Find(ws, model)
 	if err != nil {

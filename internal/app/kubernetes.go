@@ -55,7 +55,9 @@ func (k *Kubernetes) cluster() (kubeapi.Cluster, error) {
 			return c, bad("kubernetes.url", "must be set: %w", err)
 		}
 		c.URL = own.URL
-		for to, from := range map[*string]string{&c.Namespace: own.Namespace, &c.TokenFile: own.TokenFile, &c.CAFile: own.CAFile} {
+		for to, from := range map[*string]string{
+			&c.Namespace: own.Namespace, &c.TokenFile: own.TokenFile, &c.CAFile: own.CAFile,
+		} {
 			if *to == "" {
 				*to = from
 			}
@@ -136,7 +138,8 @@ func (k *Kubernetes) engines(
 	all serving.Engines, dataDir, versions string, gate func() error, log *slog.Logger,
 ) (serving.Backend, error) {
 	c := kube.Config{
-		Engines: all, GatewayNamespace: k.GatewayNamespace, Claim: k.Claim, PullSecrets: k.PullSecrets, Serving: gate, Log: log,
+		Engines: all, GatewayNamespace: k.GatewayNamespace, Claim: k.Claim, PullSecrets: k.PullSecrets, Serving: gate,
+		Log: log,
 	}
 	var err error
 	if c.Cluster, err = k.cluster(); err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// roleLoops is the role of the node that runs the loops that run once. Loops that look after engines and training ask
-	// for roles of their own.
+	// roleLoops is the role of the node that runs the loops that run once. Loops that look after engines and training
+	// ask for roles of their own.
 	roleLoops = "loops"
 	leadEvery = time.Second
 )

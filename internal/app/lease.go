@@ -25,8 +25,9 @@ func (i *instance) join(ctx context.Context, c *Config) (err error) {
 		return fmt.Errorf("the name of this machine: %w", err)
 	}
 	i.member, err = cluster.Join(ctx, cluster.Config{
-		DB: i.storage.db, ID: s.journal.ID, Log: i.log, Name: name, Address: c.Listen, Release: version(), Settings: settings(i.models.catalog()),
-		Feed: s.feed, Lost: i.lost, Regained: i.regained, Ended: i.ended, Drain: i.askedToLeave,
+		DB: i.storage.db, ID: s.journal.ID, Log: i.log, Name: name, Address: c.Listen, Release: version(),
+		Settings: settings(i.models.catalog()), Feed: s.feed, Lost: i.lost, Regained: i.regained, Ended: i.ended,
+		Drain: i.askedToLeave,
 	})
 	if err != nil {
 		return err
@@ -42,7 +43,9 @@ func forgetMoney(ctx context.Context, tx *db.Tx, life cluster.Life) (string, err
 	if err != nil || atMost == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("charges of at most $%s: what was answered there in its last half second and never posted", atMost), nil
+	return fmt.Sprintf(
+		"charges of at most $%s: what was answered there in its last half second and never posted", atMost,
+	), nil
 }
 
 // lost ends work that other servers may take over.

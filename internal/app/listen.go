@@ -72,7 +72,10 @@ const maxSocketPath = 107
 func socketPath(folder string) (string, error) {
 	path := filepath.Join(folder, socketName)
 	if len(path) > maxSocketPath {
-		return "", bad("data_dir", "%s is too long for the admin socket in it (%d characters; at most %d)", folder, len(path), maxSocketPath)
+		return "", bad(
+			"data_dir", "%s is too long for the admin socket in it (%d characters; at most %d)", folder, len(path),
+			maxSocketPath,
+		)
 	}
 	return path, nil
 }

@@ -40,7 +40,10 @@ func ownHosts(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := edge.Hostname(r.Host)
 		if !slices.Contains(names, host) && !edge.IsOwnHost(host, r.Context().Value(http.LocalAddrContextKey)) {
-			http.Error(w, "the operations listener is not served for this Host; operations_hosts lists others", http.StatusForbidden)
+			http.Error(
+				w, "the operations listener is not served for this Host; operations_hosts lists others",
+				http.StatusForbidden,
+			)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -69,7 +72,9 @@ func traces(ctx context.Context, c *Config, log *slog.Logger) (trace.Tracer, fun
 		return nil, nil, bad("otlp_endpoint", "%w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "err", err) }))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(tracedService(ctx, log)))
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter), sdktrace.WithResource(tracedService(ctx, log)),
+	)
 	return provider.Tracer(tracedName), provider.Shutdown, nil
 }
 

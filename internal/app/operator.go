@@ -24,8 +24,14 @@ import (
 // operatorRoutes are the operations on the whole server.
 func (i *instance) operatorRoutes() []api.Route {
 	return append(append(i.chainRoutes(), i.nodeRoutes()...), []api.Route{
-		api.Post("/bootstrap", api.Operator, i.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
-		api.Get("/backup", api.Operator, i.backupRoute, "Download the whole database as one file", api.Long, api.Produces("application/gzip")),
+		api.Post(
+			"/bootstrap", api.Operator, i.bootstrapRoute, "Make a workspace with an owner, credit and a key",
+			api.Creates, api.ShowsSecret,
+		),
+		api.Get(
+			"/backup", api.Operator, i.backupRoute, "Download the whole database as one file", api.Long,
+			api.Produces("application/gzip"),
+		),
 		api.Post("/root-key/rotation", api.Operator, i.rotateRoute, "Replace the root key", api.Long, api.Outside),
 		api.Get("/signing-keys", api.Operator, i.signingKeysRoute, "List the keys that sign certificates, or once did"),
 		api.Post("/signing-keys/rotation", api.Operator, i.rotateSigningRoute, "Put a new signing key in force"),
@@ -52,7 +58,9 @@ func (i *instance) bootstrapRoute(ctx context.Context, caller tenant.Caller, in 
 
 // bootstrap makes a workspace, its owner, its credit and a key in one transaction. show is called before the commit: a
 // key that is in force has been shown, even when the process is killed in between.
-func (i *instance) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
+func (i *instance) bootstrap(
+	ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error,
+) (Bootstrapped, error) {
 	if in.Balance < 0 {
 		return Bootstrapped{}, fault.Invalid("balance_usd", "must be 0 or more")
 	}
@@ -85,7 +93,8 @@ func (i *instance) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None)
 	if err := i.state.poster.Drain(ctx); err != nil { // what is finished is in the database, and so in the backup
 		return api.Stream{}, fmt.Errorf("post the journal before a backup: %w", err)
 	}
-	if err := i.storage.sealer.Seal(ctx); err != nil && !errors.Is(err, chain.ErrHead) { // a broken chain is backed up as it is
+	// a broken chain is backed up as it is
+	if err := i.storage.sealer.Seal(ctx); err != nil && !errors.Is(err, chain.ErrHead) {
 		return api.Stream{}, fmt.Errorf("seal the chains before a backup: %w", err)
 	}
 	return api.Stream{
@@ -103,7 +112,9 @@ func (i *instance) rotateRoute(ctx context.Context, caller tenant.Caller, _ api.
 	return done, err
 }
 
-func (i *instance) signingKeysRoute(ctx context.Context, _ tenant.Caller, in api.Page) (api.List[vault.SigningKey], error) {
+func (i *instance) signingKeysRoute(
+	ctx context.Context, _ tenant.Caller, in api.Page,
+) (api.List[vault.SigningKey], error) {
 	all, err := i.storage.vault.SigningKeys(ctx, in.More(), in.Offset)
 	return api.NewList(in, all), err
 }
@@ -138,7 +149,9 @@ func (i *instance) publicRoutes() []api.Route {
 			return Health{Status: "ready"}, ready.check(ctx)
 		}, "Should this server get traffic? 503 while stopping or without its database"),
 		api.Get("/.well-known/jwks.json", api.Public, i.jwksRoute, "The public keys that certificates are signed with, retired ones too (RFC 7517)",
-			api.Produces(jwkSet), api.ResponseHeader("Cache-Control", "It may be kept for five minutes; ask again for a key that is not in it")),
+			api.Produces(jwkSet), api.ResponseHeader(
+				"Cache-Control", "It may be kept for five minutes; ask again for a key that is not in it",
+			)),
 	}
 }
 
@@ -160,7 +173,8 @@ func (r *readiness) check(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the result is also for the next call
+		// the result is also for the next call
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		r.err, r.at = r.instance.storage.db.Ping(ctx), time.Now()
 	}
@@ -182,7 +196,9 @@ func (i *instance) firstStart(ctx context.Context, address string, out io.Writer
 		bound := tx.Bind(ctx)
 		// Servers that start at once on an empty database come here one after the other. Only the first makes a
 		// workspace, and prints a key.
-		if _, err := db.Exec(ctx, tx.Across("the feed is everybody's"), `UPDATE feed_head SET version = version WHERE id = 1`); err != nil {
+		if _, err := db.Exec(
+			ctx, tx.Across("the feed is everybody's"), `UPDATE feed_head SET version = version WHERE id = 1`,
+		); err != nil {
 			return err
 		}
 		if there, err := i.domains.workspaces.List(bound, 1, 0); err != nil || len(there) > 0 {

@@ -47,14 +47,16 @@ func (p *plane) open(c *Config, m *models, s *state, log *slog.Logger) {
 	p.cache = cache.New(int64(c.Limits.Cache), cacheLife)
 	p.breaker = breaker.New(breaker.Settings{})
 	p.metrics = prometheus.NewRegistry()
-	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	p.engines = engines.NewRegistry()
 	metrics := gateway.NewMetrics(p.metrics)
 	p.till = till.New(s.funds, s.journal, log, metrics.Excess, metrics.Overage)
 	p.gateway = gateway.New(gateway.Config{
-		Fleet: m.fleet.Load, Aliases: s.aliases, Own: s.own, Engines: p.engines, Keys: s.keys, Workspaces: s.settings, Till: p.till, Meter: s.meter,
-		Bounds: p.bounds, Log: log,
-		Count: tokenizer.Count, Metrics: metrics, Random: rand.Float64, Cache: p.cache, Breaker: p.breaker, Recorder: s.recorder,
+		Fleet: m.fleet.Load, Aliases: s.aliases, Own: s.own, Engines: p.engines, Keys: s.keys, Workspaces: s.settings,
+		Till: p.till, Meter: s.meter, Bounds: p.bounds, Log: log, Count: tokenizer.Count, Metrics: metrics,
+		Random: rand.Float64, Cache: p.cache, Breaker: p.breaker, Recorder: s.recorder,
 		Poller: poller.New(runtime.GOMAXPROCS(0)),
 	})
 }

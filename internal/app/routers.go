@@ -26,7 +26,10 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 	}
 	routes = slices.Concat(routes, i.plane.routes(), i.operatorRoutes())
 
-	config := api.Config{DB: i.storage.db, Feed: i.state.feed, Log: i.log, Bounds: i.plane.bounds, Closing: i.draining.Load, Worker: i.domains.worker}
+	config := api.Config{
+		DB: i.storage.db, Feed: i.state.feed, Log: i.log, Bounds: i.plane.bounds, Closing: i.draining.Load,
+		Worker: i.domains.worker,
+	}
 	public, err := api.NewRouter(config, routes)
 	if err != nil {
 		return err
@@ -43,7 +46,8 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 	i.dash.edge.Visitor = public.Visitor
 	r.public = edge.New(admission, public)
 	admission.Dashboard = nil
-	admission.Metrics, admission.ShowCauses = nil, true // the network's requests are counted, the operator's own are explained
+	// the network's requests are counted, the operator's own are explained
+	admission.Metrics, admission.ShowCauses = nil, true
 	r.operators = edge.New(admission, operators)
 	return nil
 }
@@ -52,14 +56,24 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 func (p *plane) routes() []api.Route {
 	headers := func(r *api.Route) {
 		for _, option := range []api.Option{
-			api.RequestHeader("X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded"),
-			api.RequestHeader("X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded"),
+			api.RequestHeader(
+				"X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded",
+			),
+			api.RequestHeader(
+				"X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded",
+			),
 			api.RequestHeader("X-Service-Log", "off excludes the request from logging"),
-			api.RequestHeader("X-Service-Cache", "on or off: whether this request's answer is remembered, and given again; not for responses"),
+			api.RequestHeader(
+				"X-Service-Cache",
+				"on or off: whether this request's answer is remembered, and given again; not for responses",
+			),
 			api.ResponseHeader("X-Service-Cache", "hit or miss, where answers are remembered"),
 			api.ResponseHeader("X-Service-Served-Model", "The catalog id of the model that answered"),
 			api.ResponseHeader("X-Service-Alias", "The alias that was used, if one was"),
-			api.ResponseHeader("X-RateLimit-Limit-Requests", "Requests per minute, where they are limited; the same for tokens: -Tokens"),
+			api.ResponseHeader(
+				"X-RateLimit-Limit-Requests",
+				"Requests per minute, where they are limited; the same for tokens: -Tokens",
+			),
 			api.ResponseHeader("X-RateLimit-Remaining-Requests", "Requests that are left of it"),
 			api.ResponseHeader("X-RateLimit-Reset-Requests", "The time until none of it is used, such as 59.5s"),
 		} {

@@ -187,7 +187,8 @@ func (s *server) start(public, operations, socket net.Listener) {
 	errorLog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.api = &http.Server{
 		Handler: s.instance.routers.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
-		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
+		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
+		MaxHeaderBytes:               int(l.Headers),
 		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
 	s.admin = &http.Server{

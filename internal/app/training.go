@@ -58,8 +58,9 @@ func (t *Training) bucket() (*artifact.S3Config, error) {
 		return nil, bad("training.s3.secret_key", "%w", err)
 	}
 	made := &artifact.S3Config{
-		Endpoint: strings.TrimRight(s.Endpoint, "/"), Bucket: s.Bucket, Prefix: strings.Trim(s.Prefix, "/"), Region: s.Region,
-		AccessKey: s.AccessKey, SecretKey: key, PathStyle: s.PathStyle, AllowHTTP: s.AllowHTTP, Lifetime: s.Lifetime,
+		Endpoint: strings.TrimRight(s.Endpoint, "/"), Bucket: s.Bucket, Prefix: strings.Trim(s.Prefix, "/"),
+		Region: s.Region, AccessKey: s.AccessKey, SecretKey: key, PathStyle: s.PathStyle, AllowHTTP: s.AllowHTTP,
+		Lifetime: s.Lifetime,
 	}
 	if key, err := made.Check(); err != nil {
 		return nil, bad("training.s3."+key, "%w", err)
@@ -123,15 +124,15 @@ func (i *instance) openArtifacts() error {
 // training returns the modules of training.
 func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 	d.trainer = train.NewStore(train.Config{
-		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
-		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Offers: i.offers, Log: i.log,
-		Member: i.member,
+		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till,
+		Drain: i.state.poster.Drain, Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices,
+		Offers: i.offers, Log: i.log, Member: i.member,
 	})
 	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
 	versions.Publish(i.state.feed)
 	jobs := finetune.NewStore(finetune.Config{
-		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Artifacts: i.artifacts, Datasets: sets,
-		Rewards: scored{d.rewards}, Release: version(),
+		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Artifacts: i.artifacts,
+		Datasets: sets, Rewards: scored{d.rewards}, Release: version(),
 	})
 	tools := envtool.NewStore(i.storage.db, i.storage.vault, i.models.guard)
 	runs := grpo.NewStore(grpo.Config{

@@ -152,7 +152,9 @@ func (c *Catalog) Find(id string) (*Model, error) {
 		return m, nil
 	}
 	if strings.HasPrefix(id, EndpointPrefix) {
-		return nil, fault.ModelNotFound.New("the model %q does not exist here: eval endpoints answer in evals alone", id)
+		return nil, fault.ModelNotFound.New(
+			"the model %q does not exist here: eval endpoints answer in evals alone", id,
+		)
 	}
 	if prefix, _, ok := strings.Cut(id, "/"); ok && c.providers[prefix] == nil {
 		return nil, fault.UnknownProvider.New("no provider %q is configured", prefix)

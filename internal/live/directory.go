@@ -129,7 +129,10 @@ func (d *Directory) Uses(most int) []Use {
 	uses := make([]Use, 0, len(taken))
 	for _, record := range taken {
 		record.dirty.Store(false)
-		uses = append(uses, Use{Key: record.id(), Workspace: d.members.at(record.member).Workspace, At: clock.Time(record.used.Load()), of: record})
+		uses = append(uses, Use{
+			Key: record.id(), Workspace: d.members.at(record.member).Workspace, At: clock.Time(record.used.Load()),
+			of: record,
+		})
 	}
 	return uses
 }

@@ -8,8 +8,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A keyRecord is the mutable state of a key. It holds no pointers, and the table of keys maps digests to record numbers:
-// so the garbage collector does not scan the keys, however many there are.
+// A keyRecord is the mutable state of a key. It holds no pointers, and the table of keys maps digests to record
+// numbers: so the garbage collector does not scan the keys, however many there are.
 type keyRecord struct {
 	used   atomic.Int64
 	dirty  atomic.Bool

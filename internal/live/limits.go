@@ -10,7 +10,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// Limits are what a key, or all keys of a workspace together, may do. A zero field limits nothing. Limits are immutable.
+// Limits are what a key, or all keys of a workspace together, may do. A zero field limits nothing. Limits are
+// immutable.
 type Limits struct {
 	RequestsPerMinute int64
 	TokensPerMinute   int64

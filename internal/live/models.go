@@ -16,8 +16,8 @@ type Models struct {
 	Keys    *Keyring // the workspaces' own keys of providers
 }
 
-// Find returns the model that a workspace calls by an id, or an error that says what does not exist. A provider that the
-// operator has not configured serves only workspaces with a key of their own.
+// Find returns the model that a workspace calls by an id, or an error that says what does not exist. A provider that
+// the operator has not configured serves only workspaces with a key of their own.
 func (m Models) Find(ws tenant.ID, id string) (*Model, error) {
 	if IsOwn(id) {
 		if own, ok := m.Own.Find(ws, id); ok {
@@ -32,7 +32,9 @@ func (m Models) Find(ws tenant.ID, id string) (*Model, error) {
 		p = found.Provider
 	}
 	if p != nil && !m.callable(ws, p) {
-		return nil, fault.UnknownProvider.New("no key for the provider %q is configured, and the workspace has none of its own", p.Name)
+		return nil, fault.UnknownProvider.New(
+			"no key for the provider %q is configured, and the workspace has none of its own", p.Name,
+		)
 	}
 	return found, err
 }
@@ -42,7 +44,8 @@ func (m Models) callable(ws tenant.ID, p *Provider) bool {
 	return p.Configured || m.Keys.Find(ws, p.Name) != nil
 }
 
-// Has reports whether an id is a model: of the catalog, callable or not, or the workspace's own. Aliases never shadow one.
+// Has reports whether an id is a model: of the catalog, callable or not, or the workspace's own. Aliases never shadow
+// one.
 func (m Models) Has(ws tenant.ID, id string) bool {
 	if IsOwn(id) {
 		_, ok := m.Own.Find(ws, id)
@@ -61,8 +64,8 @@ func (m Models) Of(ws tenant.ID) (all []*Model) {
 	return slices.Concat(all, m.Own.Of(ws))
 }
 
-// HasFree reports whether a model may cost a workspace nothing. fee is whether models that are called with a workspace's
-// own key cost a fee.
+// HasFree reports whether a model may cost a workspace nothing. fee is whether models that are called with a
+// workspace's own key cost a fee.
 func (m Models) HasFree(ws tenant.ID, fee bool) bool {
 	if m.Catalog.hasFree || m.Own.HasFree(ws) {
 		return true

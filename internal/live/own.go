@@ -17,8 +17,8 @@ const (
 var Engines = &Provider{Name: "engine", Protocol: Engine, Configured: true}
 
 // OwnModels holds the models that are a workspace's alone: trained models (ft/…) and dedicated endpoints (dedicated/…).
-// Engines of the operator serve them. A dedicated endpoint is paid by the hour: its model has no price. Reading takes no
-// lock.
+// Engines of the operator serve them. A dedicated endpoint is paid by the hour: its model has no price. Reading takes
+// no lock.
 type OwnModels struct{ names[*Model] }
 
 // NewOwnModels returns an empty set.

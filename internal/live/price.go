@@ -6,9 +6,9 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// Usage is the usage of a request as the provider reports it, or as it was estimated. Cached, Written and AudioInput are
-// disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output. GPUSeconds are of things that run
-// for a workspace by the second; no request to a model uses them.
+// Usage is the usage of a request as the provider reports it, or as it was estimated. Cached, Written and AudioInput
+// are disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output. GPUSeconds are of things that
+// run for a workspace by the second; no request to a model uses them.
 type Usage struct {
 	Input       int64 `json:"input"`
 	Cached      int64 `json:"cached"`  // read from the provider's cache
@@ -36,7 +36,10 @@ type Rates struct {
 
 // Flat returns the rates of a model with one price for input and one for output.
 func Flat(input, output money.Rate) Rates {
-	return Rates{Input: input, CachedInput: input, WrittenInput: input, AudioInput: input, Output: output, Reasoning: output, AudioOutput: output}
+	return Rates{
+		Input: input, CachedInput: input, WrittenInput: input, AudioInput: input, Output: output, Reasoning: output,
+		AudioOutput: output,
+	}
 }
 
 // ReadRates decodes rates from JSON. A kind of token without a rate costs as much as input or output.
@@ -89,8 +92,8 @@ type Tier struct {
 	Rates
 }
 
-// A Price holds the rates of a model and of its tiers, in increasing order. A tier applies to all tokens of a request that
-// reaches it.
+// A Price holds the rates of a model and of its tiers, in increasing order. A tier applies to all tokens of a request
+// that reaches it.
 type Price struct {
 	Rates
 	Tiers []Tier `json:"tiers,omitempty"`
@@ -128,7 +131,10 @@ func (p Price) Share(millionths int64) Price {
 }
 
 func (r Rates) share(millionths int64) Rates {
-	for _, rate := range []*money.Rate{&r.Input, &r.CachedInput, &r.WrittenInput, &r.AudioInput, &r.Output, &r.Reasoning, &r.AudioOutput, &r.Search, &r.GPUSecond} {
+	for _, rate := range []*money.Rate{
+		&r.Input, &r.CachedInput, &r.WrittenInput, &r.AudioInput, &r.Output, &r.Reasoning, &r.AudioOutput, &r.Search,
+		&r.GPUSecond,
+	} {
 		var t money.Tally
 		t.Add(millionths, *rate) // both are per million: the sum is a rate again
 		*rate = money.Rate(t.Cost())

@@ -10,7 +10,8 @@ import (
 var (
 	sharedItems = []int64{20, 50, 100}
 	graders     = []int{2, 3}
-	gradings    = [][2]float64{{.5, .02}, {.5, .1}, {.5, .25}, {.8, .02}, {.8, .1}} // the share that passes, each person's errors
+	// the share that passes, each person's errors
+	gradings = [][2]float64{{.5, .02}, {.5, .1}, {.5, .25}, {.8, .02}, {.8, .1}}
 )
 
 const alphaRuns = 1000
@@ -40,8 +41,8 @@ func trueAlpha(passing, errs float64) float64 {
 	return 1 - errs*(1-errs)/(p*(1-p))
 }
 
-// alphaRow returns how often the interval covers the true alpha, and how often it lies above it. Both are of the runs in
-// which alpha is defined.
+// alphaRow returns how often the interval covers the true alpha, and how often it lies above it. Both are of the runs
+// in which alpha is defined.
 func alphaRow(items int64, people int, passing, errs float64) []float64 {
 	r, truth := rand.New(rand.NewPCG(seed, uint64(items))), trueAlpha(passing, errs)
 	var runs, covered, above float64

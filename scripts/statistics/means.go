@@ -10,8 +10,9 @@ import (
 // The prompts and grades at which the intervals of means are measured.
 var (
 	prompts   = []int64{10, 40, 100, 200}
-	passRates = []float64{.02, .1, .5, .9}                                    // of grades that are 0 or 1
-	changes   = [][2]float64{{.1, .1}, {.3, .3}, {.1, 0}, {.3, .1}, {.5, .1}} // the shares of prompts that got better, and worse
+	passRates = []float64{.02, .1, .5, .9} // of grades that are 0 or 1
+	// the shares of prompts that got better, and worse
+	changes = [][2]float64{{.1, .1}, {.3, .3}, {.1, 0}, {.3, .1}, {.5, .1}}
 )
 
 const meanRuns = 2000
@@ -70,7 +71,9 @@ func changeRow(n int64, better, worse float64) []float64 {
 }
 
 func measureMeans(means, changed *grid) {
-	means.filled(len(prompts), func(i int) (at, figures []float64) { return []float64{float64(prompts[i])}, meanRow(prompts[i]) })
+	means.filled(len(prompts), func(i int) (at, figures []float64) {
+		return []float64{float64(prompts[i])}, meanRow(prompts[i])
+	})
 	changed.filled(len(changes)*len(prompts), func(i int) (at, figures []float64) {
 		of, n := changes[i/len(prompts)], prompts[i%len(prompts)]
 		return []float64{float64(n), of[0], of[1]}, changeRow(n, of[0], of[1])

@@ -15,8 +15,9 @@ var (
 	classes     = []int64{30, 50, 100, 200} // labels of the smaller class
 	passing     = []float64{.5, .8}         // the share of passes among labels
 	rates       = []float64{.02, .1, .3, .5, .7, .9, .98}
-	judges      = [][2]float64{{.8, .8}, {.9, .9}, {.95, .95}, {.99, .99}, {.8, .95}, {.95, .8}, {.9, .99}, {.99, .9}} // se, sp
-	narrow      = []struct {
+	// se, sp
+	judges = [][2]float64{{.8, .8}, {.9, .9}, {.95, .95}, {.99, .99}, {.8, .95}, {.95, .8}, {.9, .99}, {.99, .9}}
+	narrow = []struct {
 		n int64
 		p float64
 	}{{50, .99}, {30, .995}, {100, .99}, {200, .995}, {50, .95}}
@@ -126,7 +127,8 @@ func (m memory) interval(t stat.Table) stat.Interval {
 	return i
 }
 
-// A kept holds the coverage of KappaInterval and of the Wald interval, and how often KappaInterval lies above the true value.
+// A kept holds the coverage of KappaInterval and of the Wald interval, and how often KappaInterval lies above the true
+// value.
 type kept struct{ ours, wald, above float64 }
 
 func (m memory) kappa(judge [2]float64, passing float64, n int64) (k kept) {
@@ -198,7 +200,9 @@ type chance struct {
 func corrections(judge [2]float64, class int64, confidence float64) (all []chance, allowed float64) {
 	for _, tp := range certain(class, judge[0]) {
 		for _, tn := range certain(class, judge[1]) {
-			c, refused := stat.Correctable(stat.Table{TP: tp.x, FN: class - tp.x, TN: tn.x, FP: class - tn.x}, confidence)
+			c, refused := stat.Correctable(stat.Table{
+				TP: tp.x, FN: class - tp.x, TN: tn.x, FP: class - tn.x,
+			}, confidence)
 			if probability := tp.probability * tn.probability; refused == "" {
 				all = append(all, chance{c, probability})
 				allowed += probability
@@ -229,14 +233,16 @@ func likely(judge [2]float64, class, verdicts int64, confidence float64,
 	return out
 }
 
-// correctedRow returns the coverage of corrected rates. A sample that contradicts its calibration counts as not covered.
+// correctedRow returns the coverage of corrected rates. A sample that contradicts its calibration counts as not
+// covered.
 func correctedRow(judge [2]float64, class, verdicts int64) []float64 {
 	return likely(judge, class, verdicts, confidence, func(rate float64, i stat.Interval, refused stat.Refusal) bool {
 		return refused == "" && i.Contains(rate)
 	})
 }
 
-// lowerEndRow returns how often the lower end of a corrected rate's interval, as a bound at 95 %, is above the true rate.
+// lowerEndRow returns how often the lower end of a corrected rate's interval, as a bound at 95 %, is above the true
+// rate.
 func lowerEndRow(judge [2]float64, class, verdicts int64) []float64 {
 	return likely(judge, class, verdicts, 2*confidence-1, func(rate float64, i stat.Interval, refused stat.Refusal) bool {
 		return refused == "" && i[0] > rate

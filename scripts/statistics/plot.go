@@ -84,8 +84,14 @@ func plot(grids grids) string {
 	out.WriteString(style)
 	fmt.Fprintf(&out, `<rect class="ground" width="%d" height="%d"/>`+"\n", width, height)
 	fmt.Fprintf(&out, `<text class="title" x="%d" y="20">How often a 95 %% interval holds the truth</text>`+"\n", left)
-	fmt.Fprintf(&out, `<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">coverage</text>`+"\n", top+panelHeight/2)
-	fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="middle">labels of the smaller class</text>`+"\n", (left+width)/2, height-10)
+	fmt.Fprintf(
+		&out, `<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">coverage</text>`+"\n",
+		top+panelHeight/2,
+	)
+	fmt.Fprintf(
+		&out, `<text x="%d" y="%d" text-anchor="middle">labels of the smaller class</text>`+"\n", (left+width)/2,
+		height-10,
+	)
 	for i := range all {
 		all[i].draw(&out, left+i*(panelWidth+between), i == 0)
 	}
@@ -99,16 +105,30 @@ func heightOf(coverage float64) float64 {
 }
 
 func (p *panel) draw(out *strings.Builder, x int, first bool) {
-	fmt.Fprintf(out, `<g><text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n", x, top-24, p.title, x, top-10, p.note)
+	fmt.Fprintf(
+		out, `<g><text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n", x, top-24,
+		p.title, x, top-10, p.note,
+	)
 	for _, tick := range []float64{.4, .5, .6, .7, .8, .9, 1} {
-		fmt.Fprintf(out, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", x, x+panelWidth, heightOf(tick), heightOf(tick))
+		fmt.Fprintf(
+			out, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", x, x+panelWidth, heightOf(tick),
+			heightOf(tick),
+		)
 		if first {
-			fmt.Fprintf(out, `<text x="%d" y="%.1f" text-anchor="end">%.0f %%</text>`+"\n", x-8, heightOf(tick)+4, 100*tick)
+			fmt.Fprintf(
+				out, `<text x="%d" y="%.1f" text-anchor="end">%.0f %%</text>`+"\n", x-8, heightOf(tick)+4, 100*tick,
+			)
 		}
 	}
-	fmt.Fprintf(out, `<line class="level" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", x, x+panelWidth, heightOf(confidence), heightOf(confidence))
+	fmt.Fprintf(
+		out, `<line class="level" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", x, x+panelWidth, heightOf(confidence),
+		heightOf(confidence),
+	)
 	if first {
-		fmt.Fprintf(out, `<text class="levelText" x="%d" y="%.1f" text-anchor="end">95 %%</text>`+"\n", x-8, heightOf(confidence)+4)
+		fmt.Fprintf(
+			out, `<text class="levelText" x="%d" y="%.1f" text-anchor="end">95 %%</text>`+"\n", x-8,
+			heightOf(confidence)+4,
+		)
 	}
 	var points []string
 	for c, values := range p.values {
@@ -120,7 +140,10 @@ func (p *panel) draw(out *strings.Builder, x int, first bool) {
 			low = min(low, v)
 		}
 		points = append(points, fmt.Sprintf("%.1f,%.1f", center, heightOf(low)))
-		fmt.Fprintf(out, "\n"+`<text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n", center, top+panelHeight+18, classes[c])
+		fmt.Fprintf(
+			out, "\n"+`<text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n", center, top+panelHeight+18,
+			classes[c],
+		)
 	}
 	fmt.Fprintf(out, `<polyline class="least" points="%s"/></g>`+"\n", strings.Join(points, " "))
 }

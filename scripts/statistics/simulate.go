@@ -22,13 +22,18 @@ type trial struct {
 }
 
 var canaries = []trial{
-	{.90, .85, .05, .5}, {.90, .85, .05, .1}, {.99, .96, .03, .5}, {.70, .60, .05, .5}, {.80, .80, 0, .5}, {.90, .90, .05, .5},
+	{.90, .85, .05, .5},
+	{.90, .85, .05, .1},
+	{.99, .96, .03, .5},
+	{.70, .60, .05, .5},
+	{.80, .80, 0, .5},
+	{.90, .90, .05, .5},
 }
 
 func (t *trial) at() []float64 { return []float64{t.base, t.canary, t.margin, t.share} }
 
-// figures returns how often a gate that is asked after every request promotes and rolls back, and how often a fixed-sample
-// test that is evaluated after every request promotes.
+// figures returns how often a gate that is asked after every request promotes and rolls back, and how often a
+// fixed-sample test that is evaluated after every request promotes.
 func (t *trial) figures() []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	gate := stat.Gate{Margin: t.margin, Alpha: alpha, Minimum: minimum, Youden: 1}

@@ -52,7 +52,9 @@ type grids map[string]*grid
 // blank returns the grids without rows.
 func blank() grids {
 	judged := func(verdicts string) *grid {
-		return &grid{at: []string{"se", "sp", "labels per class, " + verdicts + " verdicts"}, figures: headed("rate ", rates)}
+		return &grid{
+			at: []string{"se", "sp", "labels per class, " + verdicts + " verdicts"}, figures: headed("rate ", rates),
+		}
 	}
 	var ours, walds []string
 	for _, n := range classes {
@@ -62,9 +64,12 @@ func blank() grids {
 	all := grids{
 		shares: {at: []string{"labels"}, figures: append(headed("at ", proportions), "least of .001 to .999")},
 		edges:  {at: []string{"n", "p"}, figures: []string{"Wilson", "Clopper–Pearson"}},
-		kappas: {at: []string{"se", "sp", "passing", "kappa"}, figures: append(append(ours, walds...), "ours overstates")},
+		kappas: {
+			at: []string{"se", "sp", "passing", "kappa"}, figures: append(append(ours, walds...), "ours overstates"),
+		},
 		alphas: {
-			at: []string{"items", "people", "passing", "errors of a person"}, figures: []string{"covered", "above the truth"},
+			at:      []string{"items", "people", "passing", "errors of a person"},
+			figures: []string{"covered", "above the truth"},
 		},
 		few:  judged("200"),
 		many: judged("1000"),

@@ -68,7 +68,10 @@ func run(dir string, names []string) error {
 
 // list runs go list over the module and everything that it imports.
 func list(dir string) ([]listed, error) {
-	command := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-json=ImportPath,Dir,GoFiles,Imports,Export,Standard", "./internal/...")
+	command := exec.CommandContext(
+		context.Background(), "go", "list", "-deps", "-export", "-json=ImportPath,Dir,GoFiles,Imports,Export,Standard",
+		"./internal/...",
+	)
 	command.Dir, command.Stderr = dir, os.Stderr
 	out, err := command.Output()
 	if err != nil {
@@ -157,7 +160,9 @@ func printFiles(ours map[string]*source, exports map[string]string, names []stri
 		chosen = chosen[:min(largest, len(chosen))]
 	} else {
 		chosen = slices.DeleteFunc(chosen, func(p *source) bool {
-			return !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(p.listed.ImportPath, "/"+name) })
+			return !slices.ContainsFunc(names, func(name string) bool {
+				return strings.HasSuffix(p.listed.ImportPath, "/"+name)
+			})
 		})
 	}
 	fmt.Println("uses between the files of a package (one file uses a name that another declares). Upwards: against the best order of")
@@ -170,7 +175,9 @@ func printFiles(ours map[string]*source, exports map[string]string, names []stri
 		upwards, order := g.best()
 		_, name, _ := strings.Cut(p.listed.ImportPath, "/internal/")
 		fmt.Printf("  %-24s %2d files %5d lines %4d uses, %3d upwards (%.0f %%), %3d in cycles (%.0f %%)\n",
-			name, len(p.listed.GoFiles), p.lines, g.size(), upwards, percent(upwards, g.size()), g.cyclic(), percent(g.cyclic(), g.size()))
+			name, len(p.listed.GoFiles), p.lines, g.size(), upwards, percent(
+				upwards, g.size(),
+			), g.cyclic(), percent(g.cyclic(), g.size()))
 		if len(names) > 0 {
 			for _, i := range order {
 				fmt.Printf("      %s\n", g.names[i])

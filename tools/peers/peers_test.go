@@ -1,5 +1,6 @@
 // Package peers holds what we send to other programs against those programs themselves: Stripe's mock of its API, the
-// verifier of Standard Webhooks, and a mail server. It is a module of its own, so that the product depends on none of them.
+// verifier of Standard Webhooks, and a mail server. It is a module of its own, so that the product depends on none of
+// them.
 package peers
 
 import (

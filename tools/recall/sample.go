@@ -1,5 +1,5 @@
-// Package recall holds what redaction finds against the rules of gitleaks. It is a module of its own, so that gitleaks is
-// no dependency of the product.
+// Package recall holds what redaction finds against the rules of gitleaks. It is a module of its own, so that gitleaks
+// is no dependency of the product.
 package recall
 
 import (
@@ -90,7 +90,8 @@ func (s *sampler) literal(text *strings.Builder, tree *syntax.Regexp, secret boo
 	text.WriteString(literal)
 }
 
-// pick draws a character of a class: a letter or digit if there is one nine times out of ten, else any that can be seen.
+// pick draws a character of a class: a letter or digit if there is one nine times out of ten, else any that can be
+// seen.
 func (s *sampler) pick(ranges []rune) rune {
 	var usual, visible []rune
 	for i := 0; i < len(ranges); i += 2 {

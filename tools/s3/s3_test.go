@@ -1,5 +1,5 @@
-// Package s3 holds our use of S3 against a real S3 server, the Versity gateway before a folder. It is a module of its own,
-// so that the product does not depend on it.
+// Package s3 holds our use of S3 against a real S3 server, the Versity gateway before a folder. It is a module of its
+// own, so that the product does not depend on it.
 package s3
 
 import (

@@ -37,7 +37,8 @@ func (s *suite) chat(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	choice, usage := only(t, got.Choices), got.Usage
-	if choice.Message.Content == "" || choice.FinishReason != "stop" || choice.Message.Role != "assistant" || usage.TotalTokens != usage.PromptTokens+usage.CompletionTokens || usage.CompletionTokens == 0 {
+	if choice.Message.Content == "" || choice.FinishReason != "stop" || choice.Message.Role != "assistant" ||
+		usage.TotalTokens != usage.PromptTokens+usage.CompletionTokens || usage.CompletionTokens == 0 {
 		t.Error(got.RawJSON())
 	}
 	if name == "chat" && (choice.Message.Content != answer || usage.PromptTokens != 3 || usage.CompletionTokens != 5) {
@@ -53,7 +54,8 @@ func (s *suite) hidden(t *testing.T, name string) {
 	}
 	first, last := chunks[0], chunks[len(chunks)-1]
 	for _, chunk := range chunks {
-		if only(t, chunk.Choices); chunk.JSON.Usage.Valid() || chunk.ID != first.ID || chunk.Model != first.Model || chunk.Created != first.Created {
+		if only(t, chunk.Choices); chunk.JSON.Usage.Valid() || chunk.ID != first.ID || chunk.Model != first.Model ||
+			chunk.Created != first.Created {
 			t.Error(chunk.RawJSON())
 		}
 	}
@@ -69,7 +71,9 @@ func (s *suite) asked(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	last := chunks[len(chunks)-1]
-	if usage := last.Usage; len(last.Choices) != 0 || usage.CompletionTokens == 0 || usage.TotalTokens != usage.PromptTokens+usage.CompletionTokens || name != "sim_chat" && usage.CompletionTokens != 5 {
+	if usage := last.Usage; len(last.Choices) != 0 || usage.CompletionTokens == 0 ||
+		usage.TotalTokens != usage.PromptTokens+usage.CompletionTokens || name != "sim_chat" &&
+		usage.CompletionTokens != 5 {
 		t.Error(last.RawJSON())
 	}
 	for _, chunk := range chunks[:len(chunks)-1] {
@@ -96,7 +100,8 @@ func (s *suite) accumulated(t *testing.T, name string) {
 		t.Fatal(stream.Err())
 	}
 	choice := only(t, sum.Choices)
-	if finished == "" || choice.Message.Content != finished || choice.FinishReason != "stop" || sum.Usage.CompletionTokens == 0 || name != "sim_chat" && finished != answer {
+	if finished == "" || choice.Message.Content != finished || choice.FinishReason != "stop" ||
+		sum.Usage.CompletionTokens == 0 || name != "sim_chat" && finished != answer {
 		t.Errorf("%q, finished by %q, %+v", finished, choice.FinishReason, sum.Usage)
 	}
 }
@@ -111,7 +116,9 @@ func (s *suite) tools(t *testing.T, name string) {
 	want := []call{{"today", `{"city":"Ulm"}`}, {"tomorrow", `{"city":"Ulm"}`}}
 	params, _ := s.ask(name)
 	for _, one := range want {
-		params.Tools = append(params.Tools, openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: one.Name, Parameters: place}))
+		params.Tools = append(params.Tools, openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
+			Name: one.Name, Parameters: place,
+		}))
 	}
 	got, err := s.client.Chat.Completions.New(t.Context(), params)
 	if err != nil {
@@ -191,7 +198,10 @@ func (s *suite) reasoning(t *testing.T, name string) {
 
 // The Go package asks for numbers by default, and leaves base64 to its callers.
 func (s *suite) embeddings(t *testing.T, name string) {
-	params := openai.EmbeddingNewParams{Model: s.Models[name], Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"one two", "three"}}}
+	params := openai.EmbeddingNewParams{
+		Model: s.Models[name],
+		Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"one two", "three"}},
+	}
 	floats, err := s.client.Embeddings.New(t.Context(), params)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +210,8 @@ func (s *suite) embeddings(t *testing.T, name string) {
 	var packed struct {
 		Data []struct{ Embedding []byte } // which is base64
 	}
-	if err := s.client.Post(t.Context(), "embeddings", params, &packed); err != nil || len(packed.Data) != 2 || len(floats.Data) != 2 || floats.Usage.PromptTokens == 0 {
+	if err := s.client.Post(t.Context(), "embeddings", params, &packed); err != nil || len(packed.Data) != 2 ||
+		len(floats.Data) != 2 || floats.Usage.PromptTokens == 0 {
 		t.Fatal(packed, floats.RawJSON(), err)
 	}
 	for i, one := range floats.Data {
@@ -208,7 +219,8 @@ func (s *suite) embeddings(t *testing.T, name string) {
 		for part := range slices.Chunk(packed.Data[i].Embedding, 4) {
 			unpacked = append(unpacked, math.Float32frombits(binary.LittleEndian.Uint32(part)))
 		}
-		if int(one.Index) != i || len(unpacked) == 0 || !slices.EqualFunc(one.Embedding, unpacked, func(a float64, b float32) bool { return float32(a) == b }) {
+		if int(one.Index) != i || len(unpacked) == 0 ||
+			!slices.EqualFunc(one.Embedding, unpacked, func(a float64, b float32) bool { return float32(a) == b }) {
 			t.Errorf("%d: %v is not %v", i, one.Embedding, unpacked)
 		}
 	}

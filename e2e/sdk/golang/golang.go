@@ -47,7 +47,9 @@ func Run(t *testing.T, target Target) {
 	}{
 		{"models are listed and found, with a slash in the id", []string{""}, s.models},
 		{"chat", []string{"chat", "sim_chat"}, s.chat},
-		{"a stream without usage shows none", []string{"chat", "sim_chat", "odd", "plain", "unasked", "inline"}, s.hidden},
+		{"a stream without usage shows none", []string{
+			"chat", "sim_chat", "odd", "plain", "unasked", "inline",
+		}, s.hidden},
 		{"a stream with usage ends with it", []string{"chat", "sim_chat", "odd"}, s.asked},
 		{"the accumulator adds up", []string{"chat", "sim_chat", "odd"}, s.accumulated},
 		{"tools are called in parallel", []string{"tools"}, s.tools},
@@ -57,9 +59,13 @@ func Run(t *testing.T, target Target) {
 		{"a response's stream adds up", []string{"chat", "sim_chat", "odd"}, s.responseStream},
 		{"a response calls functions, and goes on with what they say", []string{"tools"}, s.responseTools},
 		{"a response that breaks off is an error", []string{"broken", "dies"}, s.responseBroken},
-		{"embeddings are the same in both encodings", []string{"embedding", "sim_embedding", "numbers", "packed"}, s.embeddings},
+		{"embeddings are the same in both encodings", []string{
+			"embedding", "sim_embedding", "numbers", "packed",
+		}, s.embeddings},
 		{"refusals are the right errors", []string{""}, s.refusals},
-		{"a failure of the provider is tried three times by default, and a refusal once", []string{"down", "locked"}, s.down},
+		{"a failure of the provider is tried three times by default, and a refusal once", []string{
+			"down", "locked",
+		}, s.down},
 		{"retry-after is obeyed, and the answer comes in the end", []string{"flaky"}, s.flaky},
 		{"x-should-retry is obeyed", []string{"final"}, s.final},
 		{"an error in the middle of a stream is raised", []string{"broken", "dies", "ends"}, s.broken},
@@ -80,7 +86,8 @@ func (s *suite) gateway() bool { return s.PoorKey != "" }
 
 func (s *suite) connect(more ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
-		option.WithBaseURL(s.BaseURL), option.WithAPIKey(s.Key), option.WithMaxRetries(0), option.WithRequestTimeout(2 * time.Minute),
+		option.WithBaseURL(s.BaseURL), option.WithAPIKey(s.Key), option.WithMaxRetries(0),
+		option.WithRequestTimeout(2 * time.Minute),
 		option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 			s.calls.Add(1)
 			return next(r)
@@ -91,7 +98,10 @@ func (s *suite) connect(more ...option.RequestOption) openai.Client {
 // ask is a question of three words, of which one is new, and that word.
 func (s *suite) ask(name string) (params openai.ChatCompletionNewParams, nonce string) {
 	nonce = rand.Text()
-	return openai.ChatCompletionNewParams{Model: s.Models[name], Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two " + nonce)}}, nonce
+	return openai.ChatCompletionNewParams{
+		Model:    s.Models[name],
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two " + nonce)},
+	}, nonce
 }
 
 func withUsage(params openai.ChatCompletionNewParams) openai.ChatCompletionNewParams {
@@ -100,7 +110,9 @@ func withUsage(params openai.ChatCompletionNewParams) openai.ChatCompletionNewPa
 }
 
 // collect reads a stream to its end or its error.
-func collect(stream *ssestream.Stream[openai.ChatCompletionChunk]) (chunks []openai.ChatCompletionChunk, text string, err error) {
+func collect(stream *ssestream.Stream[openai.ChatCompletionChunk]) (
+	chunks []openai.ChatCompletionChunk, text string, err error,
+) {
 	var said strings.Builder
 	for stream.Next() {
 		chunk := stream.Current()
@@ -150,7 +162,9 @@ func (s *suite) requests(t *testing.T, nonce string) (out []request) {
 }
 
 // refused asks, and fails the test unless it is refused.
-func (s *suite) refused(t *testing.T, params openai.ChatCompletionNewParams, more ...option.RequestOption) *openai.Error {
+func (s *suite) refused(
+	t *testing.T, params openai.ChatCompletionNewParams, more ...option.RequestOption,
+) *openai.Error {
 	t.Helper()
 	_, err := s.client.Chat.Completions.New(t.Context(), params, more...)
 	var refusal *openai.Error
@@ -165,7 +179,9 @@ func (s *suite) refused(t *testing.T, params openai.ChatCompletionNewParams, mor
 
 func (s *suite) refusals(t *testing.T, name string) {
 	params, _ := s.ask(name)
-	if got := s.refused(t, params, option.WithAPIKey("sk_sovereign_wrong")); got.StatusCode != http.StatusUnauthorized || got.Code != "invalid_api_key" {
+	if got := s.refused(
+		t, params, option.WithAPIKey("sk_sovereign_wrong"),
+	); got.StatusCode != http.StatusUnauthorized || got.Code != "invalid_api_key" {
 		t.Error(got.RawJSON())
 	}
 	unknown := params
@@ -175,21 +191,25 @@ func (s *suite) refusals(t *testing.T, name string) {
 	}
 	negative := params
 	negative.MaxCompletionTokens = param.NewOpt[int64](-1)
-	if got := s.refused(t, negative); got.StatusCode != http.StatusBadRequest || got.Type != "invalid_request_error" || !strings.Contains(got.Message, "max_completion_tokens") {
+	if got := s.refused(t, negative); got.StatusCode != http.StatusBadRequest || got.Type != "invalid_request_error" ||
+		!strings.Contains(got.Message, "max_completion_tokens") {
 		t.Error(got.RawJSON())
 	}
 	limited, _ := s.ask("limited")
-	if got := s.refused(t, limited); got.StatusCode != http.StatusTooManyRequests || got.Type != "rate_limit_error" || got.Response.Header.Get("Retry-After") != "7" {
+	if got := s.refused(t, limited); got.StatusCode != http.StatusTooManyRequests || got.Type != "rate_limit_error" ||
+		got.Response.Header.Get("Retry-After") != "7" {
 		t.Error(got.RawJSON())
 	}
 	var early *openai.Error
-	if _, _, err := collect(s.client.Chat.Completions.NewStreaming(t.Context(), limited)); !errors.As(err, &early) || early.StatusCode != http.StatusTooManyRequests {
+	if _, _, err := collect(s.client.Chat.Completions.NewStreaming(t.Context(), limited)); !errors.As(err, &early) ||
+		early.StatusCode != http.StatusTooManyRequests {
 		t.Error(err)
 	}
 	if !s.gateway() {
 		return
 	}
-	if got := s.refused(t, params, option.WithAPIKey(s.PoorKey)); got.StatusCode != http.StatusPaymentRequired || got.Code != "insufficient_balance" || got.Type != "insufficient_quota" {
+	if got := s.refused(t, params, option.WithAPIKey(s.PoorKey)); got.StatusCode != http.StatusPaymentRequired ||
+		got.Code != "insufficient_balance" || got.Type != "insufficient_quota" {
 		t.Error(got.RawJSON())
 	}
 }
@@ -213,7 +233,9 @@ func (s *suite) down(t *testing.T, name string) {
 			s.calls.Load(), seen, calls, tries, got.StatusCode, got.RawJSON())
 	}
 	id := got.Response.Header.Get("X-Request-Id")
-	if s.gateway() && (got.StatusCode != http.StatusBadGateway || got.Type != "upstream_error" || !strings.Contains(got.Message, id)) {
+	if s.gateway() && (got.StatusCode != http.StatusBadGateway || got.Type != "upstream_error" || !strings.Contains(
+		got.Message, id,
+	)) {
 		t.Errorf("%s: %s", id, got.RawJSON())
 	}
 }
@@ -243,7 +265,8 @@ func (s *suite) flaky(t *testing.T, name string) {
 func (s *suite) final(t *testing.T, name string) {
 	params, _ := s.ask(name)
 	s.calls.Store(0)
-	if got := s.refused(t, params, option.WithMaxRetries(2)); s.calls.Load() != 1 || got.StatusCode != http.StatusServiceUnavailable {
+	if got := s.refused(t, params, option.WithMaxRetries(2)); s.calls.Load() != 1 ||
+		got.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%d calls", s.calls.Load())
 	}
 }
@@ -258,7 +281,8 @@ func (s *suite) broken(t *testing.T, name string) {
 	var told struct {
 		Error struct{ Message, Type string }
 	}
-	if err := json.Unmarshal(broken.Event.Data, &told); err != nil || told.Error.Message == "" || told.Error.Type == "" {
+	if err := json.Unmarshal(broken.Event.Data, &told); err != nil || told.Error.Message == "" ||
+		told.Error.Type == "" {
 		t.Errorf("%s: %v", broken.Event.Data, err)
 	}
 }
@@ -284,7 +308,9 @@ func (s *suite) ids(t *testing.T, name string) {
 	check("chat", response, err)
 	_, _, err = collect(s.client.Chat.Completions.NewStreaming(t.Context(), params, into))
 	check("stream", response, err)
-	_, err = s.client.Embeddings.New(t.Context(), openai.EmbeddingNewParams{Model: s.Models["embedding"], Input: openai.EmbeddingNewParamsInputUnion{OfString: param.NewOpt("one")}}, into)
+	_, err = s.client.Embeddings.New(t.Context(), openai.EmbeddingNewParams{
+		Model: s.Models["embedding"], Input: openai.EmbeddingNewParamsInputUnion{OfString: param.NewOpt("one")},
+	}, into)
 	check("embeddings", response, err)
 }
 

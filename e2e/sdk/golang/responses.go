@@ -12,7 +12,9 @@ import (
 // respond is ask, for the Responses API.
 func (s *suite) respond(name string) responses.ResponseNewParams {
 	_, nonce := s.ask(name)
-	return responses.ResponseNewParams{Model: s.Models[name], Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt("one two " + nonce)}}
+	return responses.ResponseNewParams{
+		Model: s.Models[name], Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt("one two " + nonce)},
+	}
 }
 
 func (s *suite) response(t *testing.T, name string) {
@@ -23,7 +25,8 @@ func (s *suite) response(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	usage := got.Usage
-	if got.Object != "response" || got.Status != "completed" || got.OutputText() == "" || usage.OutputTokens == 0 || usage.TotalTokens != usage.InputTokens+usage.OutputTokens {
+	if got.Object != "response" || got.Status != "completed" || got.OutputText() == "" || usage.OutputTokens == 0 ||
+		usage.TotalTokens != usage.InputTokens+usage.OutputTokens {
 		t.Error(got.RawJSON())
 	}
 	if name == "chat" && got.OutputText() != answer {
@@ -54,7 +57,8 @@ func (s *suite) responseStream(t *testing.T, name string) {
 	if stream.Err() != nil {
 		t.Fatal(stream.Err())
 	}
-	if last.Type != "response.completed" || text == "" || text != done || text != last.Response.OutputText() || len(ids) != 1 || last.Response.Usage.OutputTokens == 0 {
+	if last.Type != "response.completed" || text == "" || text != done || text != last.Response.OutputText() ||
+		len(ids) != 1 || last.Response.Usage.OutputTokens == 0 {
 		t.Errorf("%q, then %q: %s", text, done, last.RawJSON())
 	}
 	if name != "sim_chat" && text != answer {
@@ -73,9 +77,12 @@ func (s *suite) responseTools(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	var called []string
-	next := responses.ResponseInputParam{responses.ResponseInputItemParamOfMessage(params.Input.OfString.Value, responses.EasyInputMessageRoleUser)}
+	next := responses.ResponseInputParam{responses.ResponseInputItemParamOfMessage(
+		params.Input.OfString.Value, responses.EasyInputMessageRoleUser,
+	)}
 	for _, item := range got.Output {
-		next = append(next, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(item.RawJSON()))) // as it came
+		// as it came
+		next = append(next, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(item.RawJSON())))
 		if item.Type == "function_call" {
 			called = append(called, item.Name)
 		}

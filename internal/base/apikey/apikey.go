@@ -17,8 +17,8 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// Prefix is the prefix of every key, RewardPrefix that of every token of a reward session, and WorkerPrefix that of every
-// token of a training worker. They have one length.
+// Prefix is the prefix of every key, RewardPrefix that of every token of a reward session, and WorkerPrefix that of
+// every token of a training worker. They have one length.
 const (
 	Prefix       = "sk_sovereign_"
 	RewardPrefix = "rt_sovereign_"

@@ -29,43 +29,90 @@ const (
 
 // All kinds of faults.
 var (
-	InvalidBody          = Kind{400, "invalid_body", TypeInvalid, "The body is not the JSON that the operation takes."}
-	InvalidParameter     = Kind{400, "invalid_parameter", TypeInvalid, "A field, path or query parameter breaks a rule; the message names it."}
-	UnsupportedParameter = Kind{400, "unsupported_parameter", TypeInvalid, "A parameter is known but cannot be honoured here."}
-	UnknownProvider      = Kind{400, "unknown_provider", TypeInvalid, "No provider of the model's prefix is configured."}
-	InvalidKey           = Kind{401, "invalid_api_key", TypeInvalid, "The key is missing, malformed or revoked."}
-	KeyExpired           = Kind{401, "api_key_expired", TypeInvalid, "The key, or its workspace, has expired."}
-	NotSignedIn          = Kind{401, "not_signed_in", TypeInvalid, "The dashboard's API needs a session, and there is none, or it has ended."}
-	InsufficientBalance  = Kind{402, "insufficient_balance", TypeQuota, "The wallet cannot cover the request's worst case. Nothing is charged."}
-	BudgetExceeded       = Kind{402, "budget_exceeded", TypeQuota, "A budget of the key or the workspace cannot cover the request's worst case."}
-	Forbidden            = Kind{403, "insufficient_permissions", TypeInvalid, "The key's user lacks the role, or has left the workspace."}
-	ScopeNotAllowed      = Kind{403, "insufficient_scope", TypeInvalid, "The scope of the key or the workspace is inference alone."}
-	ModelNotAllowed      = Kind{403, "model_not_allowed", TypeInvalid, "The key or the workspace may not call this model."}
-	AddressNotAllowed    = Kind{403, "address_not_allowed", TypeInvalid, "The key or the workspace may not be used from this address."}
-	CrossOrigin          = Kind{403, "cross_origin", TypeInvalid, "A request to the dashboard's API comes from another site, or names a host that is not the dashboard's."}
-	Missing              = Kind{404, "not_found", TypeInvalid, "There is no such resource in the workspace."}
-	ModelNotFound        = Kind{404, "model_not_found", TypeInvalid, "The model is not in the priced catalog."}
-	DedicatedNotFound    = Kind{404, "dedicated_endpoint_not_found", TypeInvalid, "The routing key is not the workspace's, or was deleted."}
-	MethodNotAllowed     = Kind{405, "method_not_allowed", TypeInvalid, "The path exists, the method does not; see the Allow header."}
-	Timeout              = Kind{408, "request_timeout", TypeAPI, "The request took too long. Retry with backoff."}
-	Conflicting          = Kind{409, "conflict", TypeInvalid, "The resource's state does not allow it."}
-	LoggingDisabled      = Kind{409, "logging_disabled", TypeInvalid, "Request logging is off for the workspace."}
-	SessionNotActive     = Kind{409, "session_not_active", TypeInvalid, "The reward session has ended."}
-	SessionOverbudget    = Kind{409, "session_overbudget", TypeInvalid, "The reward session's budget is spent."}
-	StaleLease           = Kind{409, "stale_lease", TypeInvalid, "A worker has lost the lease of a training run, or never had it. It must stop."}
-	IdempotencyConflict  = Kind{409, "idempotency_conflict", TypeInvalid, "The Idempotency-Key was used for something else, or its answer is not repeatable."}
-	QuotaExceeded        = Kind{409, "quota_exceeded", TypeInvalid, "The workspace stores as many of these as its quota allows."}
-	Precondition         = Kind{412, "precondition_failed", TypeInvalid, "Well formed and permitted, but the proof is not there yet."}
-	AnchorHeld           = Kind{412, "anchor_held", TypeInvalid, "The run is held: its reward diverged from the anchor judge."}
-	BodyTooLarge         = Kind{413, "body_too_large", TypeInvalid, "The body is over the limit."}
-	UnsupportedMedia     = Kind{415, "unsupported_media_type", TypeInvalid, "The body is not plain application/json."}
-	RateLimited          = Kind{429, "rate_limited", TypeRate, "The server is at its limit. Retry after Retry-After."}
-	RateLimitExceeded    = Kind{429, "rate_limit_exceeded", TypeRate, "A limit of the key or the workspace is reached. Retry after Retry-After."}
-	AbuseGuard           = Kind{429, "abuse_guard", TypeRate, "The workspace started too much spending in a minute."}
-	Internal             = Kind{500, "internal_error", TypeAPI, "A fault of ours; quote the request id."}
-	Upstream             = Kind{502, "", TypeUpstream, "The provider failed; quote the request id."}
-	Unavailable          = Kind{503, "unavailable", TypeAPI, "Stopping, or without the database or the store of training files."}
-	StorageFull          = Kind{507, "storage_full", TypeAPI, "The disk of training files is full. Nothing of the file is kept."}
+	InvalidBody      = Kind{400, "invalid_body", TypeInvalid, "The body is not the JSON that the operation takes."}
+	InvalidParameter = Kind{
+		400, "invalid_parameter", TypeInvalid, "A field, path or query parameter breaks a rule; the message names it.",
+	}
+	UnsupportedParameter = Kind{
+		400, "unsupported_parameter", TypeInvalid, "A parameter is known but cannot be honoured here.",
+	}
+	UnknownProvider = Kind{
+		400, "unknown_provider", TypeInvalid, "No provider of the model's prefix is configured.",
+	}
+	InvalidKey  = Kind{401, "invalid_api_key", TypeInvalid, "The key is missing, malformed or revoked."}
+	KeyExpired  = Kind{401, "api_key_expired", TypeInvalid, "The key, or its workspace, has expired."}
+	NotSignedIn = Kind{
+		401, "not_signed_in", TypeInvalid, "The dashboard's API needs a session, and there is none, or it has ended.",
+	}
+	InsufficientBalance = Kind{
+		402, "insufficient_balance", TypeQuota, "The wallet cannot cover the request's worst case. Nothing is charged.",
+	}
+	BudgetExceeded = Kind{
+		402, "budget_exceeded", TypeQuota,
+		"A budget of the key or the workspace cannot cover the request's worst case.",
+	}
+	Forbidden = Kind{
+		403, "insufficient_permissions", TypeInvalid, "The key's user lacks the role, or has left the workspace.",
+	}
+	ScopeNotAllowed = Kind{
+		403, "insufficient_scope", TypeInvalid, "The scope of the key or the workspace is inference alone.",
+	}
+	ModelNotAllowed = Kind{
+		403, "model_not_allowed", TypeInvalid, "The key or the workspace may not call this model.",
+	}
+	AddressNotAllowed = Kind{
+		403, "address_not_allowed", TypeInvalid, "The key or the workspace may not be used from this address.",
+	}
+	CrossOrigin = Kind{
+		403, "cross_origin", TypeInvalid,
+		"A request to the dashboard's API comes from another site, or names a host that is not the dashboard's.",
+	}
+	Missing           = Kind{404, "not_found", TypeInvalid, "There is no such resource in the workspace."}
+	ModelNotFound     = Kind{404, "model_not_found", TypeInvalid, "The model is not in the priced catalog."}
+	DedicatedNotFound = Kind{
+		404, "dedicated_endpoint_not_found", TypeInvalid, "The routing key is not the workspace's, or was deleted.",
+	}
+	MethodNotAllowed = Kind{
+		405, "method_not_allowed", TypeInvalid, "The path exists, the method does not; see the Allow header.",
+	}
+	Timeout           = Kind{408, "request_timeout", TypeAPI, "The request took too long. Retry with backoff."}
+	Conflicting       = Kind{409, "conflict", TypeInvalid, "The resource's state does not allow it."}
+	LoggingDisabled   = Kind{409, "logging_disabled", TypeInvalid, "Request logging is off for the workspace."}
+	SessionNotActive  = Kind{409, "session_not_active", TypeInvalid, "The reward session has ended."}
+	SessionOverbudget = Kind{409, "session_overbudget", TypeInvalid, "The reward session's budget is spent."}
+	StaleLease        = Kind{
+		409, "stale_lease", TypeInvalid,
+		"A worker has lost the lease of a training run, or never had it. It must stop.",
+	}
+	IdempotencyConflict = Kind{
+		409, "idempotency_conflict", TypeInvalid,
+		"The Idempotency-Key was used for something else, or its answer is not repeatable.",
+	}
+	QuotaExceeded = Kind{
+		409, "quota_exceeded", TypeInvalid, "The workspace stores as many of these as its quota allows.",
+	}
+	Precondition = Kind{
+		412, "precondition_failed", TypeInvalid, "Well formed and permitted, but the proof is not there yet.",
+	}
+	AnchorHeld = Kind{
+		412, "anchor_held", TypeInvalid, "The run is held: its reward diverged from the anchor judge.",
+	}
+	BodyTooLarge      = Kind{413, "body_too_large", TypeInvalid, "The body is over the limit."}
+	UnsupportedMedia  = Kind{415, "unsupported_media_type", TypeInvalid, "The body is not plain application/json."}
+	RateLimited       = Kind{429, "rate_limited", TypeRate, "The server is at its limit. Retry after Retry-After."}
+	RateLimitExceeded = Kind{
+		429, "rate_limit_exceeded", TypeRate,
+		"A limit of the key or the workspace is reached. Retry after Retry-After.",
+	}
+	AbuseGuard  = Kind{429, "abuse_guard", TypeRate, "The workspace started too much spending in a minute."}
+	Internal    = Kind{500, "internal_error", TypeAPI, "A fault of ours; quote the request id."}
+	Upstream    = Kind{502, "", TypeUpstream, "The provider failed; quote the request id."}
+	Unavailable = Kind{
+		503, "unavailable", TypeAPI, "Stopping, or without the database or the store of training files.",
+	}
+	StorageFull = Kind{
+		507, "storage_full", TypeAPI, "The disk of training files is full. Nothing of the file is kept.",
+	}
 )
 
 // Kinds returns all kinds in order of status. The documentation and the tests are generated from it.
@@ -73,10 +120,10 @@ func Kinds() []Kind {
 	return []Kind{
 		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, KeyExpired, NotSignedIn,
 		InsufficientBalance,
-		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, CrossOrigin, Missing, ModelNotFound,
-		DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled, SessionNotActive, SessionOverbudget,
-		StaleLease, IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge, UnsupportedMedia, RateLimited,
-		RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable, StorageFull,
+		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, CrossOrigin, Missing,
+		ModelNotFound, DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled, SessionNotActive,
+		SessionOverbudget, StaleLease, IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge,
+		UnsupportedMedia, RateLimited, RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable, StorageFull,
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // alphabet is Crockford's base 32 in lower case: its order is the order of the bytes, so that ids sort by time.
 var alphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// New returns a new id such as key_01k… : 56 bits of microseconds and 72 random bits. Ids are not secret: the random bits
-// come from the runtime's generator, which is cheap.
+// New returns a new id such as key_01k… : 56 bits of microseconds and 72 random bits. Ids are not secret: the random
+// bits come from the runtime's generator, which is cheap.
 func New(prefix string) string { return At(prefix, time.Now()) }
 
 // At returns a new id with creation time t.

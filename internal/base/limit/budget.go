@@ -2,7 +2,8 @@ package limit
 
 import "sync/atomic"
 
-// A Budget bounds a quantity that is held at one time, such as bytes or connections. The bound may be changed while in use.
+// A Budget bounds a quantity that is held at one time, such as bytes or connections. The bound may be changed while in
+// use.
 type Budget struct{ most, used atomic.Int64 }
 
 // NewBudget returns a budget with the bound most.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Windows grants each name a number of starts in a fixed window. A window begins with its first start. A refusal does not
-// extend it, so that the wait that a refusal returns is exact.
+// Windows grants each name a number of starts in a fixed window. A window begins with its first start. A refusal does
+// not extend it, so that the wait that a refusal returns is exact.
 type Windows[Name comparable] struct {
 	most int
 	per  time.Duration
@@ -33,7 +33,8 @@ func (w *Windows[Name]) Allow(name Name, now time.Time) (wait time.Duration, ok 
 	defer w.mu.Unlock()
 	w.sweep(now)
 	current := w.open[name]
-	if !now.Before(current.ends) || current.ends.Sub(now) > 2*w.per { // the window is over, or the clock was set back by more than concurrent callers can differ
+	// the window is over, or the clock was set back by more than concurrent callers can differ
+	if !now.Before(current.ends) || current.ends.Sub(now) > 2*w.per {
 		current = window{ends: now.Add(w.per)}
 	}
 	if current.used >= w.most {

@@ -1,5 +1,5 @@
-// Package memo caches one value per key for ever, for a small set of keys such as the label values of metrics. A lookup takes
-// no lock and does not allocate.
+// Package memo caches one value per key for ever, for a small set of keys such as the label values of metrics. A lookup
+// takes no lock and does not allocate.
 package memo
 
 import (

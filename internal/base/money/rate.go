@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// A Rate is a price in billionths of a dollar per million tokens. On the wire it is a JSON number of dollars per million
-// tokens.
+// A Rate is a price in billionths of a dollar per million tokens. On the wire it is a JSON number of dollars per
+// million tokens.
 type Rate int64
 
 // MaxRate is the highest accepted price. Anything above it is taken for a typing error.

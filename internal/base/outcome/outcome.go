@@ -9,8 +9,9 @@ type Outcome string
 const (
 	Finished Outcome = "finished" // the provider finished its answer
 	Left     Outcome = "left"     // the caller disconnected after content was sent
-	Died     Outcome = "died"     // the stream broke off after content was sent: the provider, a timeout or the server's stop
-	Nothing  Outcome = "nothing"  // the caller was sent no content
+	// the stream broke off after content was sent: the provider, a timeout or the server's stop
+	Died    Outcome = "died"
+	Nothing Outcome = "nothing" // the caller was sent no content
 	// Abandoned is a whole answer whose caller had left when it came.
 	Abandoned Outcome = "abandoned"
 	Cached    Outcome = "cached" // the answer came from the gateway's cache
@@ -23,11 +24,13 @@ type Basis int
 
 // The bases.
 const (
-	None      Basis = iota // nothing is charged
-	Answer                 // the usage that the provider reports, even if it is 0; without a report, counted input and output
-	Delivered              // what the provider reported, at least the input and output that the caller was sent; at most the hold
-	Excused                // as Answer, but nothing within the workspace's allowance, and at most the hold
-	Recorded               // what the journal last recorded as delivered
+	None Basis = iota // nothing is charged
+	// the usage that the provider reports, even if it is 0; without a report, counted input and output
+	Answer
+	// what the provider reported, at least the input and output that the caller was sent; at most the hold
+	Delivered
+	Excused  // as Answer, but nothing within the workspace's allowance, and at most the hold
+	Recorded // what the journal last recorded as delivered
 )
 
 // A Row says what an outcome means for charge and log.

@@ -21,8 +21,8 @@ var contained atomic.Int64
 // Count returns how many panics were contained since the process started.
 func Count() int64 { return contained.Load() }
 
-// Call calls f. If f panics, Call logs and counts that, and returns an *Error. where says what f does, for the log; args
-// are further attributes of the log line.
+// Call calls f. If f panics, Call logs and counts that, and returns an *Error. where says what f does, for the log;
+// args are further attributes of the log line.
 func Call(log *slog.Logger, where string, f func() error, args ...any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,8 +10,8 @@ import (
 
 const redacted = "[redacted]"
 
-// A Text is a secret. Only Reveal returns it, so that all uses can be found by that name. It holds a pointer, because fmt
-// prints the unexported fields of a struct without calling their methods.
+// A Text is a secret. Only Reveal returns it, so that all uses can be found by that name. It holds a pointer, because
+// fmt prints the unexported fields of a struct without calling their methods.
 type Text struct{ value *string }
 
 // New wraps s.

@@ -36,8 +36,8 @@ func (r Role) Valid() bool { return r == Owner || r == Admin || r == Member }
 func (r Role) Manages() bool { return r == Owner || r == Admin }
 
 // A Caller is a request's identity: the key, the user who minted it, and that user's role now. On the dashboard it is
-// the session and its user; Role is empty for a person who is no member of the workspace. An operator has neither key nor
-// session and no workspace, and is named by the account of the machine, such as unix:root.
+// the session and its user; Role is empty for a person who is no member of the workspace. An operator has neither key
+// nor session and no workspace, and is named by the account of the machine, such as unix:root.
 type Caller struct {
 	Workspace ID
 	User      UserID

@@ -86,8 +86,8 @@ func (c *client) send(ctx context.Context, in call) (*answer, error) {
 	return out, nil
 }
 
-// do sends a request that must succeed, and reads its answer into something, if it is not nil. A refusal is returned as one,
-// which ends the fill; what may pass, such as a server that is stopping, is another error, and is tried again.
+// do sends a request that must succeed, and reads its answer into something, if it is not nil. A refusal is returned as
+// one, which ends the fill; what may pass, such as a server that is stopping, is another error, and is tried again.
 func (c *client) do(ctx context.Context, in call, into any) error {
 	out, err := c.send(ctx, in)
 	switch {
@@ -97,7 +97,9 @@ func (c *client) do(ctx context.Context, in call, into any) error {
 		out.status == http.StatusRequestTimeout:
 		return fmt.Errorf("%s %s: %d %s", in.method, in.path, out.status, out.message())
 	case out.status >= http.StatusBadRequest || out.status == 0:
-		return fault.Conflict("the demo could not be made: %s %s answered %d: %s", in.method, in.path, out.status, out.message())
+		return fault.Conflict(
+			"the demo could not be made: %s %s answered %d: %s", in.method, in.path, out.status, out.message(),
+		)
 	case into == nil:
 		return nil
 	}

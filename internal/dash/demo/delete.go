@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// Delete ends a demo at once: its members leave, its keys are refused, and no list shows it when Delete returns. A job deletes
-// what it stores.
+// Delete ends a demo at once: its members leave, its keys are refused, and no list shows it when Delete returns. A job
+// deletes what it stores.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor) error {
 	return s.Feed.Change(ctx, func(tx *db.Tx) error {
 		before, err := find(ctx, tx.In(ws))
@@ -92,16 +92,16 @@ func (s *Store) awaitJobs(ctx context.Context, run *job.Run) error {
 	}
 }
 
-// kept are the tables whose rows stay: the trails that nothing is ever removed from, with what proves them and what was paid,
-// and the marks that say what the workspace was.
+// kept are the tables whose rows stay: the trails that nothing is ever removed from, with what proves them and what was
+// paid, and the marks that say what the workspace was.
 var kept = []string{
 	"workspaces", "demos", "audit_entries", "feed_changes",
 	"ledger_entries", "ledger_balances", "ledger_days", "usage_rows", "usage_days", "usage_sums", "usage_closed",
 	"named_holds", "topups", "payment_reversals", "wallet_debts", "wallet_slices", "wallet_recalls", "wallet_losses",
 }
 
-// deleteRows deletes every row of a workspace in every table that is not kept, those that later migrations add included, but for
-// one job.
+// deleteRows deletes every row of a workspace in every table that is not kept, those that later migrations add
+// included, but for one job.
 func deleteRows(ctx context.Context, tx *db.Tx, ws tenant.ID, but string) error {
 	tables, err := db.Tables(ctx, tx.Across("the schema is the server's"))
 	if err != nil {
@@ -145,7 +145,9 @@ func (s *Store) Sweep(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := s.DB.Tx(ctx, func(tx *db.Tx) error { return deleteRows(ctx, tx, d.WorkspaceID, d.Deletion) }); err != nil {
+		if _, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
+			return deleteRows(ctx, tx, d.WorkspaceID, d.Deletion)
+		}); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
-// Package demo fills a workspace with simulated traffic, labels, judges, an eval and a canary, so that a newcomer sees every
-// page of the dashboard alive. Everything is made on the product's own road: requests go through the server's own handler with a
-// key of the workspace, to simulated models, and are logged, charged and judged like any other. Nothing is backdated. What a demo
-// stores is deleted with it; the ledger and the audit trail stay.
+// Package demo fills a workspace with simulated traffic, labels, judges, an eval and a canary, so that a newcomer sees
+// every page of the dashboard alive. Everything is made on the product's own road: requests go through the server's own
+// handler with a key of the workspace, to simulated models, and are logged, charged and judged like any other. Nothing
+// is backdated. What a demo stores is deleted with it; the ledger and the audit trail stay.
 package demo
 
 import (

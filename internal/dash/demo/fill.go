@@ -27,7 +27,8 @@ func (f *fill) post(ctx context.Context, path, once string, body any, into any) 
 
 const rubric = "The answer does what was asked, with nothing made up. An answer that talks of something else fails."
 
-// judges makes three judges: one to be calibrated, one of another model as an anchor, and one that has too few labels yet.
+// judges makes three judges: one to be calibrated, one of another model as an anchor, and one that has too few labels
+// yet.
 func (f *fill) judges(ctx context.Context) error {
 	var main, anchor, tone made
 	if err := f.post(ctx, "/v1/criteria", "criterion", object{
@@ -41,7 +42,8 @@ func (f *fill) judges(ctx context.Context) error {
 		return err
 	}
 	if err := f.post(ctx, "/v1/criteria", "tone", object{
-		"name": "Friendly and brief", "rubric": "The answer is friendly, and has at most three sentences.", "judge_model": judgeModel,
+		"name": "Friendly and brief", "rubric": "The answer is friendly, and has at most three sentences.",
+		"judge_model": judgeModel,
 	}, &tone); err != nil {
 		return err
 	}
@@ -208,8 +210,9 @@ func (f *fill) compare(ctx context.Context) error {
 	} {
 		var begun made
 		if err := f.post(ctx, "/v1/evals", "eval-"+e.candidate, object{
-			"name": e.name, "criterion_id": f.state.Criterion, "baseline_model": e.baseline, "candidate_models": []string{e.candidate},
-			"sample_count": 150, "sample_filters": object{"tag": "support"}, "parameters": object{"max_tokens": 300},
+			"name": e.name, "criterion_id": f.state.Criterion, "baseline_model": e.baseline,
+			"candidate_models": []string{e.candidate}, "sample_count": 150, "sample_filters": object{"tag": "support"},
+			"parameters": object{"max_tokens": 300},
 		}, &begun); err != nil {
 			return err
 		}
@@ -223,11 +226,14 @@ func (f *fill) compare(ctx context.Context) error {
 // split gives the alias a canary, with a gate that recommends.
 func (f *fill) split(ctx context.Context) error {
 	for _, alias := range []object{
-		{"name": "search", "target_model": chatModel, "description": "Zephyrine's search, on the cheap model", "fallback_models": []string{largeModel}},
+		{
+			"name": "search", "target_model": chatModel, "description": "Zephyrine's search, on the cheap model",
+			"fallback_models": []string{largeModel},
+		},
 		{
 			"name": assistant, "target_model": chatModel, "canary_model": largeModel, "canary_percent": 50,
-			"description": "Zephyrine's assistant", "gate_criterion_id": f.state.Criterion, "gate_mode": "recommend", "gate_min_samples": 30,
-			"gate_rollback_threshold": 0.1, "gate_max_cost_usd": 2,
+			"description": "Zephyrine's assistant", "gate_criterion_id": f.state.Criterion, "gate_mode": "recommend",
+			"gate_min_samples": 30, "gate_rollback_threshold": 0.1, "gate_max_cost_usd": 2,
 		},
 	} {
 		if err := f.api.do(ctx, call{method: http.MethodPut, path: "/v1/aliases", body: alias}, nil); err != nil {

@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// The models of a demo, by what their answers are worth: 80 % of chat's are good and 95 % of large's; flaky fails now and then.
+// The models of a demo, by what their answers are worth: 80 % of chat's are good and 95 % of large's; flaky fails now
+// and then.
 const (
 	chatModel  = "sim/chat"
 	largeModel = "sim/chat-large"
@@ -72,7 +73,8 @@ func (t *topic) ask(n int) []object {
 
 func (t *topic) question(n int) string { return fmt.Sprintf(t.questions[n%len(t.questions)], 1000+n) }
 
-// script returns exchange n of a demo. It depends on n alone, so that a fill that was interrupted goes on with the next one.
+// script returns exchange n of a demo. It depends on n alone, so that a fill that was interrupted goes on with the next
+// one.
 func script(n int) exchange {
 	t := &topics[n%len(topics)]
 	plain := exchange{tag: t.tag, body: object{"model": chatModel, "messages": t.ask(n), "max_tokens": 300}}
@@ -101,7 +103,9 @@ func script(n int) exchange {
 var tools = []object{
 	{"type": "function", "function": object{
 		"name": "lookup_order", "description": "Find an order by its number",
-		"parameters": object{"type": "object", "properties": object{"number": object{"type": "integer"}}, "required": []string{"number"}},
+		"parameters": object{
+			"type": "object", "properties": object{"number": object{"type": "integer"}}, "required": []string{"number"},
+		},
 	}},
 	{"type": "function", "function": object{
 		"name": "refund", "description": "Pay an amount back to the customer",
@@ -120,14 +124,18 @@ func agentStep(run, step int) exchange {
 	number := 7000 + run
 	called := func(name, arguments string) object {
 		return object{"role": "assistant", "content": nil, "tool_calls": []object{{
-			"id": fmt.Sprintf("call_%s_%d", name, number), "type": "function", "function": object{"name": name, "arguments": arguments},
+			"id": fmt.Sprintf("call_%s_%d", name, number), "type": "function",
+			"function": object{"name": name, "arguments": arguments},
 		}}}
 	}
 	result := func(name, text string) object {
 		return object{"role": "tool", "tool_call_id": fmt.Sprintf("call_%s_%d", name, number), "content": text}
 	}
 	history := []object{
-		{"role": "system", "content": "You are Zephyrine's agent for refunds. Look an order up before you refund anything."},
+		{
+			"role":    "system",
+			"content": "You are Zephyrine's agent for refunds. Look an order up before you refund anything.",
+		},
 		{"role": "user", "content": fmt.Sprintf("Please look up order %d: the frame is scratched.", number)},
 		called("lookup_order", fmt.Sprintf(`{"number":%d}`, number)),
 		result("lookup_order", fmt.Sprintf(`{"number":%d,"item":"frame, blue","paid":%d.50}`, number, 200+run)),

@@ -17,7 +17,8 @@ import (
 // people is why a statement is not of one workspace.
 const people = "a person may belong to several workspaces"
 
-// Create makes a demo for a person who owns a workspace, and queues the job that fills it. A person who has one gets that one.
+// Create makes a demo for a person who owns a workspace, and queues the job that fills it. A person who has one gets
+// that one.
 func (s *Store) Create(ctx context.Context, by tenant.Actor, user tenant.UserID) (made Demo, err error) {
 	err = s.Feed.Change(ctx, func(tx *db.Tx) error {
 		email, err := s.mayHave(ctx, tx, user)
@@ -71,8 +72,8 @@ func mayMakeMore(ctx context.Context, tx *db.Tx, user tenant.UserID) error {
 	return errTooMany(made[0].Add(day))
 }
 
-// create makes the workspace with its credit, and queues the job. The server is the author of the credit: nobody credits a
-// wallet of their own.
+// create makes the workspace with its credit, and queues the job. The server is the author of the credit: nobody
+// credits a wallet of their own.
 func (s *Store) create(
 	ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, email string,
 ) (Demo, error) {

@@ -11,8 +11,8 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// A step of a fill. It may have been done in part by an earlier run, so each of its requests is one that may be repeated: a PUT,
-// a POST with an Idempotency-Key, or an exchange, which is counted.
+// A step of a fill. It may have been done in part by an earlier run, so each of its requests is one that may be
+// repeated: a PUT, a POST with an Idempotency-Key, or an exchange, which is counted.
 type step struct {
 	name     string
 	units    int
@@ -25,7 +25,9 @@ var steps []step
 
 func init() { //nolint:gochecknoinits // the steps refer to what reads them
 	steps = []step{
-		{"sending simulated traffic", beforeSplit, false, func(f *fill, ctx context.Context) error { return f.ask(ctx, beforeSplit) }},
+		{"sending simulated traffic", beforeSplit, false, func(f *fill, ctx context.Context) error {
+			return f.ask(ctx, beforeSplit)
+		}},
 		{"making judges", 5, false, (*fill).judges},
 		{"grading", 20, false, (*fill).grade},
 		{"grading as a second person", 5, true, (*fill).gradeAgain},
@@ -33,7 +35,9 @@ func init() { //nolint:gochecknoinits // the steps refer to what reads them
 		{"freezing a dataset", 5, true, (*fill).freeze},
 		{"comparing models", 60, true, (*fill).compare},
 		{"splitting an alias", 5, true, (*fill).split},
-		{"sending traffic to the canary", canaries, false, func(f *fill, ctx context.Context) error { return f.ask(ctx, exchanges) }},
+		{"sending traffic to the canary", canaries, false, func(f *fill, ctx context.Context) error {
+			return f.ask(ctx, exchanges)
+		}},
 		{"calibrating the anchor", 40, true, (*fill).calibrateAnchor},
 		{"scoring for a trainer", 30, true, (*fill).score},
 		{"making a review queue", 5, true, (*fill).queue},
@@ -94,8 +98,8 @@ func isRefusal(err error) bool {
 	return f != nil && f.Status < http.StatusInternalServerError
 }
 
-// begin reads what earlier runs have done, counts what they have paid for without having said so, and mints a key: that of
-// an earlier run is gone with its process.
+// begin reads what earlier runs have done, counts what they have paid for without having said so, and mints a key: that
+// of an earlier run is gone with its process.
 func (f *fill) begin(ctx context.Context) error {
 	type row struct {
 		State  string
@@ -160,7 +164,8 @@ func (f *fill) revoke(ctx context.Context, keys []tenant.KeyID) error {
 	return nil
 }
 
-// save stores the state with the progress. It is called when something is done, so it is done even when the server stops.
+// save stores the state with the progress. It is called when something is done, so it is done even when the server
+// stops.
 func (f *fill) save(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return f.run.Tx(ctx, func(tx *db.Tx, t *job.Tally) error {
@@ -195,15 +200,18 @@ func (f *fill) asked() int {
 	return 0
 }
 
-// ask sends the exchanges of the script up to one, each when the one before it is counted. It finishes the one that is under
-// way when the server stops.
+// ask sends the exchanges of the script up to one, each when the one before it is counted. It finishes the one that is
+// under way when the server stops.
 func (f *fill) ask(ctx context.Context, until int) error {
 	for f.state.Asked < until {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		e := script(f.state.Asked)
-		in := call{method: http.MethodPost, path: "/v1/chat/completions", body: e.body, header: map[string]string{"X-Service-Tag": e.tag}}
+		in := call{
+			method: http.MethodPost, path: "/v1/chat/completions", body: e.body,
+			header: map[string]string{"X-Service-Tag": e.tag},
+		}
 		if e.trace != "" {
 			in.header["X-Service-Trace-Id"] = e.trace
 		}

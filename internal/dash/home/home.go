@@ -100,7 +100,8 @@ type RecentJob struct {
 	Link  module.Link `json:"link" doc:"Its page is empty where there is nothing to see"`
 }
 
-// A kind is how a kind of jobs is shown: what it does, and where. %s is the subject in the page, and the job in the query.
+// A kind is how a kind of jobs is shown: what it does, and where. %s is the subject in the page, and the job in the
+// query.
 type kind struct{ title, page, query string }
 
 var kinds = map[string]kind{
@@ -249,7 +250,9 @@ func (h *handler) spend(ctx context.Context, ws tenant.ID) (Spend, error) {
 	}
 	days := usage.NewSeries(points, mostModels)
 	days.By, days.From, days.To = "model", today-6, today
-	of := usage.NewSeries(slices.DeleteFunc(slices.Clone(points), func(p usage.Point) bool { return p.Day != today }), 1)
+	of := usage.NewSeries(slices.DeleteFunc(slices.Clone(points), func(p usage.Point) bool {
+		return p.Day != today
+	}), 1)
 	link := func(from usage.Day) module.Link {
 		return module.Link{Page: "wallet", Query: fmt.Sprintf("by=model&from=%s&to=%s", from, today)}
 	}

@@ -92,7 +92,9 @@ func load(from fs.FS) (*site, error) {
 	delete(contents, "index.html")
 	folder := hex.EncodeToString(digest.Sum(nil))[:16]
 	s := &site{files: map[string]file{}}
-	if s.index, err = newFile("index.html", bytes.ReplaceAll(index, []byte(`"./`), []byte(`"`+assets+folder+"/"))); err != nil {
+	if s.index, err = newFile(
+		"index.html", bytes.ReplaceAll(index, []byte(`"./`), []byte(`"`+assets+folder+"/")),
+	); err != nil {
 		return nil, err
 	}
 	for name, text := range contents {

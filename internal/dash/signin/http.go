@@ -99,8 +99,9 @@ func (h *Handler) state(ctx context.Context, caller tenant.Caller, _ api.None) (
 func (h *Handler) stateOf(ctx context.Context, user tenant.UserID, session tenant.SessionID) (SessionState, error) {
 	options := h.options()
 	state := SessionState{
-		Object: "dashboard_session", Workspaces: []SessionWorkspace{}, Queues: []SessionQueue{}, Release: options.Release,
-		SignIn: SignInWays{Secure: edge.VisitOf(ctx).Secure, Link: !options.only(), Password: !options.only()},
+		Object: "dashboard_session", Workspaces: []SessionWorkspace{}, Queues: []SessionQueue{},
+		Release: options.Release,
+		SignIn:  SignInWays{Secure: edge.VisitOf(ctx).Secure, Link: !options.only(), Password: !options.only()},
 	}
 	if options.OIDC != nil {
 		state.SignIn.OIDC = &ProviderName{options.OIDC.Name}
@@ -151,7 +152,8 @@ func visitor(ctx context.Context, caller tenant.Caller) (entry, error) {
 		return entry{}, errPlain()
 	}
 	return entry{
-		id: tenant.SessionID(id.New("ses")), address: visit.Address, agent: visit.Agent, old: caller.Session, oldUser: caller.User,
+		id: tenant.SessionID(id.New("ses")), address: visit.Address, agent: visit.Agent, old: caller.Session,
+		oldUser: caller.User,
 	}, nil
 }
 

@@ -28,7 +28,9 @@ func Module(d Deps) module.Module {
 		Name:       "sign-in",
 		Routes:     slices.Concat(h.routes(), NewTeam(d.Store, d.Options).routes(), o.routes()),
 		Publishers: publisher.Sources(),
-		Background: []module.Loop{{Name: "record uses of sessions", Run: func(ctx context.Context) { publisher.RecordUses(ctx, d.Log) }}},
-		Sweep:      d.Store.DeleteOld,
+		Background: []module.Loop{{Name: "record uses of sessions", Run: func(ctx context.Context) {
+			publisher.RecordUses(ctx, d.Log)
+		}}},
+		Sweep: d.Store.DeleteOld,
 	}
 }

@@ -153,7 +153,9 @@ func (h *Handler) depart(ctx context.Context, caller tenant.Caller, _ api.None) 
 	if err := h.store.keepState(ctx, digest, nonce, verifier); err != nil {
 		return OIDCSignIn{}, err
 	}
-	at := options.OIDC.oauth(found, options.URL).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
+	at := options.OIDC.oauth(found, options.URL).AuthCodeURL(
+		state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier),
+	)
 	return OIDCSignIn{Object: "oidc_sign_in", URL: at, cookie: edge.StateCookie(state, stateLife)}, nil
 }
 

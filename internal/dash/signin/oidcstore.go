@@ -121,6 +121,8 @@ func (s *Store) claimed(ctx context.Context, tx *db.Tx, session tenant.SessionID
 		who.issuer, who.subject, found.ID, clock.Now()); err != nil {
 		return "", fmt.Errorf("bind an account: %w", err)
 	}
-	return found.ID, audit.Record(ctx, tx, tenant.Server, actor(session, found.ID), "signin.account", string(found.ID), nil,
+	return found.ID, audit.Record(ctx, tx, tenant.Server, actor(
+		session, found.ID,
+	), "signin.account", string(found.ID), nil,
 		map[string]string{"issuer": who.issuer, "subject": who.subject})
 }

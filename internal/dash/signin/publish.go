@@ -76,8 +76,8 @@ func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
 // usesEvery is how often last-seen times are written. A kill loses at most that much.
 const usesEvery = 30 * time.Second
 
-// RecordUses writes when sessions were last used, until ctx ends, and once more then. It removes sessions that have ended
-// from memory.
+// RecordUses writes when sessions were last used, until ctx ends, and once more then. It removes sessions that have
+// ended from memory.
 func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(usesEvery)
 	defer tick.Stop()

@@ -291,7 +291,9 @@ func (s *Store) DeleteOld(ctx context.Context) error {
 		{`DELETE FROM signin_links WHERE expires_at < $1`, []any{yesterday}},
 		{`DELETE FROM oidc_states WHERE expires_at < $1`, []any{now}},
 	} {
-		if _, err := db.Exec(ctx, s.db.Across("what has ended, of all people"), statement.text, statement.args...); err != nil {
+		if _, err := db.Exec(
+			ctx, s.db.Across("what has ended, of all people"), statement.text, statement.args...,
+		); err != nil {
 			return fmt.Errorf("delete ended sessions and links: %w", err)
 		}
 	}

@@ -82,7 +82,9 @@ func NewStore(c Config) *Store { return &Store{c} }
 
 // Adopt points an alias at a version, which is in force when it returns. Repeating it makes no difference, and needs no
 // proof again.
-func (s *Store) Adopt(ctx context.Context, ws tenant.ID, by tenant.Actor, versionID string, r Request) (Adoption, error) {
+func (s *Store) Adopt(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, versionID string, r Request,
+) (Adoption, error) {
 	if err := r.check(); err != nil {
 		return Adoption{}, err
 	}
@@ -105,7 +107,9 @@ func (s *Store) Adopt(ctx context.Context, ws tenant.ID, by tenant.Actor, versio
 }
 
 // adopt is Adopt in a transaction that ctx belongs to.
-func (s *Store) adopt(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, versionID string, r *Request) error {
+func (s *Store) adopt(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, versionID string, r *Request,
+) error {
 	v, err := s.Versions.Get(ctx, ws, versionID)
 	if err != nil {
 		return err

@@ -110,6 +110,7 @@ func (a Alias) checkModels(models live.Models, ws tenant.ID) error {
 // same reports whether a and b route alike and are described alike, whenever they were written.
 func (a Alias) same(b Alias) bool {
 	return a.TargetModel == b.TargetModel && a.Description == b.Description &&
-		a.CanaryModel == b.CanaryModel && a.CanaryPercent == b.CanaryPercent && slices.Equal(a.FallbackModels, b.FallbackModels) &&
+		a.CanaryModel == b.CanaryModel && a.CanaryPercent == b.CanaryPercent &&
+		slices.Equal(a.FallbackModels, b.FallbackModels) &&
 		a.GateSettings == b.GateSettings
 }

@@ -61,9 +61,10 @@ func (in *GateRequest) settings() (GateSettings, error) {
 		return GateSettings{}, in.empty()
 	}
 	g := GateSettings{
-		GateCriterionID: in.GateCriterionID, GateMode: or(in.GateMode, Recommend), GateMinSamples: or(in.GateMinSamples, 50),
-		GateRollbackThreshold: or(in.GateRollbackThreshold, 0.05), GateWindowHours: or(in.GateWindowHours, 168),
-		GateSamplePercent: or(in.GateSamplePercent, 100), GateMaxCost: or(in.GateMaxCost, 10*money.Dollar),
+		GateCriterionID: in.GateCriterionID, GateMode: or(in.GateMode, Recommend),
+		GateMinSamples: or(in.GateMinSamples, 50), GateRollbackThreshold: or(in.GateRollbackThreshold, 0.05),
+		GateWindowHours: or(in.GateWindowHours, 168), GateSamplePercent: or(in.GateSamplePercent, 100),
+		GateMaxCost: or(in.GateMaxCost, 10*money.Dollar),
 	}
 	if g.GateMaxCost <= 0 {
 		return g, fault.Invalid("gate_max_cost_usd", "must be above 0")

@@ -50,7 +50,8 @@ func (h *Handler) put(ctx context.Context, caller tenant.Caller, in putAlias) (A
 	}
 	a := Alias{
 		Name: in.Name, TargetModel: in.TargetModel, Description: redact.String(in.Description),
-		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels, GateSettings: gate,
+		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels,
+		GateSettings: gate,
 	}
 	if err := a.Check(h.models(), caller.Workspace); err != nil {
 		return Alias{}, err
@@ -72,7 +73,9 @@ func (h *Handler) get(ctx context.Context, caller tenant.Caller, in named) (Alia
 }
 
 func (h *Handler) delete(ctx context.Context, caller tenant.Caller, in named) (api.Deleted, error) {
-	return api.Deleted{ID: in.Name, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.Name)
+	return api.Deleted{
+		ID: in.Name, Object: object, Deleted: true,
+	}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.Name)
 }
 
 type historyQuery struct {

@@ -26,8 +26,8 @@ type Change struct {
 
 // A Policy decides about changes of aliases.
 type Policy interface {
-	// Allows refuses a change that needs a proof which is not there. It is called in the transaction of the change, before
-	// anything is written, and not for a change that makes no difference.
+	// Allows refuses a change that needs a proof which is not there. It is called in the transaction of the change,
+	// before anything is written, and not for a change that makes no difference.
 	Allows(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, c Change) error
 }
 

@@ -52,7 +52,9 @@ func (r route) live() *live.Alias {
 // Fill publishes every alias there is.
 func (p *Publisher) Fill(ctx context.Context) error {
 	all := map[live.AliasName]*live.Alias{}
-	for row, err := range db.Rows[route](ctx, p.db.Across("the data plane serves all workspaces"), `SELECT `+routeColumns) {
+	for row, err := range db.Rows[route](
+		ctx, p.db.Across("the data plane serves all workspaces"), `SELECT `+routeColumns,
+	) {
 		if err != nil {
 			return fmt.Errorf("read aliases: %w", err)
 		}
@@ -64,7 +66,9 @@ func (p *Publisher) Fill(ctx context.Context) error {
 
 // Apply publishes an alias as it is now.
 func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
-	row, err := db.Maybe[route](ctx, p.db.In(c.Workspace), `SELECT `+routeColumns+` WHERE workspace_id = $1 AND name = $2`, c.Subject)
+	row, err := db.Maybe[route](
+		ctx, p.db.In(c.Workspace), `SELECT `+routeColumns+` WHERE workspace_id = $1 AND name = $2`, c.Subject,
+	)
 	if err != nil {
 		return fmt.Errorf("read alias: %w", err)
 	}

@@ -88,8 +88,9 @@ func Save(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, before,
 			gate_rollback_threshold = excluded.gate_rollback_threshold, gate_window_hours = excluded.gate_window_hours,
 			gate_sample_percent = excluded.gate_sample_percent, gate_max_cost = excluded.gate_max_cost,
 			gate_epoch = excluded.gate_epoch, gate_stratum = excluded.gate_stratum, gate_key = excluded.gate_key`,
-		after.Name, after.TargetModel, after.Description, after.CanaryModel, after.CanaryPercent, fallbacks, after.CreatedAt, after.UpdatedAt,
-		g.GateCriterionID, g.GateMode, g.GateMinSamples, g.GateRollbackThreshold, g.GateWindowHours, g.GateSamplePercent, g.GateMaxCost,
+		after.Name, after.TargetModel, after.Description, after.CanaryModel, after.CanaryPercent, fallbacks,
+		after.CreatedAt, after.UpdatedAt, g.GateCriterionID, g.GateMode, g.GateMinSamples, g.GateRollbackThreshold,
+		g.GateWindowHours, g.GateSamplePercent, g.GateMaxCost,
 		after.GateEpoch, after.GateStratum, after.GateKey); err != nil {
 		return fmt.Errorf("put alias %s: %w", after.Name, err)
 	}
@@ -131,7 +132,9 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 				return err
 			}
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM aliases WHERE workspace_id = $1 AND name = $2`, name); err != nil {
+		if _, err := db.Exec(
+			ctx, tx.In(ws), `DELETE FROM aliases WHERE workspace_id = $1 AND name = $2`, name,
+		); err != nil {
 			return fmt.Errorf("delete alias %s: %w", name, err)
 		}
 		tx.Touch(changed, ws, name)

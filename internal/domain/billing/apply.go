@@ -21,8 +21,8 @@ const (
 	mismatched outcome = "mismatched" // it names a top-up, and does not fit it
 )
 
-// apply does what an event asks for, in one transaction with the ledger's transfers. Repeating it, in whatever order with
-// others, changes nothing more.
+// apply does what an event asks for, in one transaction with the ledger's transfers. Repeating it, in whatever order
+// with others, changes nothing more.
 func (s *Store) apply(ctx context.Context, asked change) (done outcome, err error) {
 	release := func() {}
 	defer func() { release() }()

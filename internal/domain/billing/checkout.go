@@ -113,7 +113,9 @@ func (c *client) open(ctx context.Context, ws string, t *Topup) (made session, e
 
 // post asks for a session once. again reports whether asking again may help.
 func (c *client) post(ctx context.Context, body, key string) (made session, again bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+"/v1/checkout/sessions", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, c.Base+"/v1/checkout/sessions", strings.NewReader(body),
+	)
 	if err != nil {
 		return made, false, fmt.Errorf("ask for a payment page: %w", err)
 	}
@@ -137,7 +139,9 @@ func (c *client) post(ctx context.Context, body, key string) (made session, agai
 		return made, retry, fault.Upstream.Because(cause, "the payment provider refused")
 	}
 	if err := json.Unmarshal(text, &made); err != nil || made.ID == "" || !payable(made.URL) {
-		return session{}, false, fault.Upstream.Because(err, "the payment provider answered with something else than a page")
+		return session{}, false, fault.Upstream.Because(
+			err, "the payment provider answered with something else than a page",
+		)
 	}
 	return made, false, nil
 }

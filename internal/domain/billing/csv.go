@@ -9,10 +9,11 @@ import (
 	"sovereign/internal/domain/wallet"
 )
 
-// csvHeader are the columns of a downloaded statement. The amounts of the lines between opening and closing sum to their
-// difference.
+// csvHeader are the columns of a downloaded statement. The amounts of the lines between opening and closing sum to
+// their difference.
 var csvHeader = []string{
-	"line", "at", "amount_usd", "model", "key_id", "requests", "input_tokens", "output_tokens", "cost_usd", "id", "memo",
+	"line", "at", "amount_usd", "model", "key_id", "requests", "input_tokens", "output_tokens", "cost_usd", "id",
+	"memo",
 }
 
 // writeCSV writes a statement: the opening balance, every transfer, usage by model and key, the closing balance.

@@ -166,8 +166,8 @@ type received struct {
 	Received bool `json:"received"`
 }
 
-// webhook takes an event. It answers 200 to what it has done and to what is not for it, so that Stripe sends it once, and
-// refuses what it could not do now, so that Stripe sends it again.
+// webhook takes an event. It answers 200 to what it has done and to what is not for it, so that Stripe sends it once,
+// and refuses what it could not do now, so that Stripe sends it again.
 func (h *handler) webhook(w http.ResponseWriter, r *http.Request) error {
 	if !h.client.Enabled() {
 		return fault.Unavailable.New("card payments are not configured here")

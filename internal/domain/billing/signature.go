@@ -12,8 +12,8 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// tolerance is how far the time of a signature may be from now. It bounds how long an event can be replayed; one that is
-// replayed within it changes nothing.
+// tolerance is how far the time of a signature may be from now. It bounds how long an event can be replayed; one that
+// is replayed within it changes nothing.
 const tolerance = 5 * time.Minute
 
 // maxSignatures bounds the signatures of one header. Stripe sends one for each secret in force, which are two at most.

@@ -160,7 +160,9 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, be
 		r.ID, r.State, r.PaymentIntent, r.TransferID, r.Taken, r.Failure, r.PaidAt, clock.Now()); err != nil {
 		return fmt.Errorf("store top-up %s: %w", r.ID, err)
 	}
-	return audit.Record(ctx, tx, ws, stripe, "topup."+string(r.State), r.ID, before, audited{r.State, r.Amount, r.Taken})
+	return audit.Record(ctx, tx, ws, stripe, "topup."+string(r.State), r.ID, before, audited{
+		r.State, r.Amount, r.Taken,
+	})
 }
 
 // Times after which what is left over is closed or deleted.

@@ -113,7 +113,9 @@ func (r *record) checkVersion(now int64) error {
 
 // noAnswers is the failure of a calibration whose judge model does not answer.
 func (r *record) noAnswers() error {
-	return fault.Precondition.New("the judge model %s gives no answers: the calibration can be started again when it does", r.JudgeModel)
+	return fault.Precondition.New(
+		"the judge model %s gives no answers: the calibration can be started again when it does", r.JudgeModel,
+	)
 }
 
 // samplePosition orders items for blind samples, by the label that each was graded by first. It is the same in every

@@ -76,7 +76,9 @@ const certificateColumns = `SELECT id, calibration_id, version, document, key_id
 
 // lastCertificate reads the newest certificate of a criterion, or returns nil.
 func lastCertificate(ctx context.Context, in db.Scoped, criterionID string) (*certificateRecord, error) {
-	r, err := db.Maybe[certificateRecord](ctx, in, certificateColumns+` AND criterion_id = $2 ORDER BY issued_at DESC, id DESC LIMIT 1`, criterionID)
+	r, err := db.Maybe[certificateRecord](
+		ctx, in, certificateColumns+` AND criterion_id = $2 ORDER BY issued_at DESC, id DESC LIMIT 1`, criterionID,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("find a certificate: %w", err)
 	}
@@ -103,7 +105,9 @@ func (s *Store) Certificate(ctx context.Context, ws tenant.ID, criterionID strin
 	case err != nil:
 		return Certificate{}, err
 	case c == nil:
-		return Certificate{}, fault.Missing.New("the criterion has no certificate: POST /v1/criteria/%s/calibrations makes one", criterionID)
+		return Certificate{}, fault.Missing.New(
+			"the criterion has no certificate: POST /v1/criteria/%s/calibrations makes one", criterionID,
+		)
 	}
 	return *c, nil
 }
@@ -266,7 +270,8 @@ func newReport(ctx context.Context, in db.Scoped, c *record) (Report, error) {
 		return r, err
 	}
 	// A void certificate stays void until another calibration issues a new one.
-	r.CertificateVoided = certificate != nil && certificate.CalibrationID == c.ID && certificate.VoidedBy == voidedByLabels
+	r.CertificateVoided = certificate != nil && certificate.CalibrationID == c.ID &&
+		certificate.VoidedBy == voidedByLabels
 	return r, nil
 }
 

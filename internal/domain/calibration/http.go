@@ -67,7 +67,9 @@ func (h *handler) get(ctx context.Context, caller tenant.Caller, in run) (Calibr
 }
 
 func (h *handler) cancel(ctx context.Context, caller tenant.Caller, in run) (Calibration, error) {
-	return judging.Cancel(ctx, h.store.db, caller, in.RunID, func() (Calibration, error) { return h.get(ctx, caller, in) })
+	return judging.Cancel(ctx, h.store.db, caller, in.RunID, func() (Calibration, error) {
+		return h.get(ctx, caller, in)
+	})
 }
 
 type rowsQuery struct {

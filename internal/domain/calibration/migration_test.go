@@ -27,8 +27,8 @@ type oldLabel struct {
 	report, deleted    bool
 }
 
-// oldLabels has both halves, a judge that errs and fails, and adjudications of every kind. With rulings it also has some
-// since the calibration, and a label that was deleted.
+// oldLabels has both halves, a judge that errs and fails, and adjudications of every kind. With rulings it also has
+// some since the calibration, and a label that was deleted.
 func oldLabels(rulings bool) (all []oldLabel) {
 	for i := range 140 {
 		human := []judge.Verdict{judge.Pass, judge.Fail}[i%2]

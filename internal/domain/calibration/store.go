@@ -80,7 +80,10 @@ func (s *Store) ofRun(ctx context.Context, run *job.Run) (*record, error) {
 
 // last reads the last calibration of a criterion that is done.
 func last(ctx context.Context, in db.Scoped, criterionID string) (*record, error) {
-	r, err := db.Maybe[record](ctx, in, `SELECT `+columns+` AND t.criterion_id = $2 AND t.aligned_at > 0 ORDER BY t.aligned_at DESC LIMIT 1`, criterionID)
+	r, err := db.Maybe[record](
+		ctx, in, `SELECT `+columns+` AND t.criterion_id = $2 AND t.aligned_at > 0 ORDER BY t.aligned_at DESC LIMIT 1`,
+		criterionID,
+	)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the last calibration: %w", err)
@@ -100,8 +103,8 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, criterionID, name string)
 	return r.calibration()
 }
 
-// Rows reads what a judge said of each item in a calibration, in the order of the labels. Pending rows are left out. An empty
-// verdict and a nil failed select all rows.
+// Rows reads what a judge said of each item in a calibration, in the order of the labels. Pending rows are left out. An
+// empty verdict and a nil failed select all rows.
 func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, failed *bool,
 	limit, offset int,
 ) ([]JudgedLabel, error) {
@@ -286,7 +289,9 @@ func unansweredItems(ctx context.Context, in db.Scoped, criterionID string, vers
 		return nil, 0, fmt.Errorf("count what is to be asked: %w", err)
 	}
 	// An item is a hash, so that the first ones are a random sample.
-	items, err := db.Query[[]byte](ctx, in, `SELECT l.item `+open+` ORDER BY l.item LIMIT $4`, criterionID, version, judging.EstimateSamples)
+	items, err := db.Query[[]byte](
+		ctx, in, `SELECT l.item `+open+` ORDER BY l.item LIMIT $4`, criterionID, version, judging.EstimateSamples,
+	)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read items: %w", err)
 	}

@@ -128,8 +128,8 @@ func (e *epoch) next(is identity, a *alias.Alias, did bool) step {
 // newEpoch begins an epoch of an alias.
 func newEpoch(a *alias.Alias, is identity, j *judgeState, now clock.Time) *epoch {
 	e := &epoch{
-		ID: id.New("epoch"), Alias: a.Name, identity: is, FalsePass: j.falsePass, Percents: percents{int64(a.CanaryPercent)},
-		Verdict: Collecting, StartedAt: now, EvaluatedAt: now,
+		ID: id.New("epoch"), Alias: a.Name, identity: is, FalsePass: j.falsePass,
+		Percents: percents{int64(a.CanaryPercent)}, Verdict: Collecting, StartedAt: now, EvaluatedAt: now,
 	}
 	if j.certificate != nil {
 		e.Youden, e.Automatic = j.certificate.Youden, j.certificate.automatic()

@@ -128,8 +128,8 @@ func TestAnEpochOfAnEarlierReleaseGoesOnWhereItWas(t *testing.T) {
 	})
 }
 
-// However the requests of three nodes end and whichever lives end, each draw is taken at most once, those of a source in the
-// order of their numbers, all that can come when nothing runs, and the counts are those of the rows.
+// However the requests of three nodes end and whichever lives end, each draw is taken at most once, those of a source
+// in the order of their numbers, all that can come when nothing runs, and the counts are those of the rows.
 func TestDrawsOfManyNodesAreTakenOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		random := rand.New(rand.NewPCG(5, 5))
@@ -202,8 +202,8 @@ func (f *fixture) checkOrder(t *testing.T, all []string) {
 	}
 }
 
-// A node that came to judge has counted what was paid. The one before it, which lives after all, stores its results later and
-// does not count the same answers again.
+// A node that came to judge has counted what was paid. The one before it, which lives after all, stores its results
+// later and does not count the same answers again.
 func TestWhatTwoNodesPaidIsCountedOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := f.judged(t)

@@ -64,8 +64,8 @@ func (s *Store) lives(ctx context.Context) (map[cluster.Life]bool, error) {
 	return present, nil
 }
 
-// isOver reports whether the i-th source has ended: its node began another, or its life is over. One without a life is of the
-// only server, and of none where there are nodes.
+// isOver reports whether the i-th source has ended: its node began another, or its life is over. One without a life is
+// of the only server, and of none where there are nodes.
 func isOver(sources []string, i int, lives map[cluster.Life]bool) bool {
 	life := logbook.DrawnIn(sources[i])
 	for _, later := range sources[i+1:] {
@@ -87,9 +87,9 @@ type turn struct {
 	at     int64
 }
 
-// untaken reads at most room draws that follow those of an epoch, and counts them in it. A draw waits for those before it in
-// its own source. It also waits for one of another source that is known to be missing and was drawn before it, so that slow
-// requests of one node do not enter after the quick ones of another.
+// untaken reads at most room draws that follow those of an epoch, and counts them in it. A draw waits for those before
+// it in its own source. It also waits for one of another source that is known to be missing and was drawn before it, so
+// that slow requests of one node do not enter after the quick ones of another.
 func (s *Store) untaken(ctx context.Context, ws tenant.ID, e *epoch, room int) ([]sample, error) {
 	lives, err := s.lives(ctx)
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *Store) untaken(ctx context.Context, ws tenant.ID, e *epoch, room int) (
 	return e.count(sources, all[:min(after, room)]), nil
 }
 
-// inOrder returns the draws of a source that can be taken: up to the first number that is missing, unless that is lost. It
-// also returns the time up to which no draw of the source is missing.
+// inOrder returns the draws of a source that can be taken: up to the first number that is missing, unless that is lost.
+// It also returns the time up to which no draw of the source is missing.
 func inOrder(source string, last cursor, draws []logbook.CanaryDraw, over bool, now clock.Time) ([]turn, int64) {
 	if last.At == 0 {
 		last.At = int64(logbook.SourceBegan(source)) - 1

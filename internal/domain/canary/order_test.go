@@ -241,7 +241,8 @@ func TestAJudgeThatFailsAndOneThatCannotBeReached(t *testing.T) {
 	})
 }
 
-// An outage of the judge, however long, costs no evidence. One question that it cannot take does not hold up the others.
+// An outage of the judge, however long, costs no evidence. One question that it cannot take does not hold up the
+// others.
 func TestAnOutageOfTheJudgeIsWaitedForAndABadQuestionIsNot(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := f.judged(t)

@@ -26,9 +26,9 @@ type trial struct {
 	VoidedAt       clock.Time
 }
 
-// Promoted reports whether the gate of an alias has found, in the last epoch or in the one before it, that one model may
-// replace another, on these terms. The margin of a gate is its owner's choice, so that the evidence is weighed anew.
-// Beginning epochs until one promotes makes it harder: what may err is divided among those of the pair.
+// Promoted reports whether the gate of an alias has found, in the last epoch or in the one before it, that one model
+// may replace another, on these terms. The margin of a gate is its owner's choice, so that the evidence is weighed
+// anew. Beginning epochs until one promotes makes it harder: what may err is divided among those of the pair.
 func (s *Store) Promoted(ctx context.Context, in db.Scoped, name, from, to string, t Terms) (bool, error) {
 	all, err := db.Query[trial](ctx, in, `
 		SELECT e.id, e.target_model, e.canary_model, e.certificate_id, e.youden, e.entered, e.tally, e.verdict, e.decided_at,

@@ -195,8 +195,8 @@ func nextSamples(ctx context.Context, in db.Scoped, epochID string, after int64,
 	return all, nil
 }
 
-// saveResults stores what is known of samples that had no result, and what their judge cost. If another node has counted
-// meanwhile, what was paid is added up anew: it may have counted these answers.
+// saveResults stores what is known of samples that had no result, and what their judge cost. If another node has
+// counted meanwhile, what was paid is added up anew: it may have counted these answers.
 func (s *Store) saveResults(ctx context.Context, ws tenant.ID, e *epoch, all []sample, cost money.Nano) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {

@@ -33,7 +33,8 @@ type figures struct {
 	Answers latencies  `json:"answers"`
 }
 
-// add counts a sample whose result is known. percent is the canary's share in its stratum, falsePass stat.Evidence.Add's.
+// add counts a sample whose result is known. percent is the canary's share in its stratum, falsePass
+// stat.Evidence.Add's.
 func (t *tally) add(s *sample, percent int, falsePass float64) {
 	f := &t.Base
 	if s.Canary {

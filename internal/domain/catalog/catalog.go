@@ -136,7 +136,8 @@ func (p *Provider) check() error {
 	}
 	if !row.Local {
 		at, err := url.Parse(p.BaseURL)
-		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || strings.ContainsAny(p.BaseURL, "?#") || at.User != nil {
+		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" ||
+			strings.ContainsAny(p.BaseURL, "?#") || at.User != nil {
 			return errors.New("base_url must be a URL such as https://api.example.com/v1")
 		}
 		p.BaseURL = strings.TrimSuffix(p.BaseURL, "/")

@@ -49,7 +49,9 @@ func Numbered(list *yaml.Node) *yaml.Node {
 	numbered.Content = slices.Clone(list.Content)
 	for i, n := range list.Content {
 		one := *n
-		one.Content = append(slices.Clone(n.Content), &yaml.Node{Kind: yaml.ScalarNode, Value: lineKey}, &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.Itoa(n.Line)})
+		one.Content = append(slices.Clone(n.Content), &yaml.Node{Kind: yaml.ScalarNode, Value: lineKey}, &yaml.Node{
+			Kind: yaml.ScalarNode, Value: strconv.Itoa(n.Line),
+		})
 		numbered.Content[i] = &one
 	}
 	return &numbered

@@ -22,8 +22,13 @@ func NewHandler(models func() live.Models, aliases *live.Aliases) *Handler {
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.Get("/models", api.Reader, h.list, "List the models that can be called, and the workspace's aliases", api.Inference),
-		api.Get("/models/{id...}", api.Reader, h.get, "Read one model or alias; its id may hold slashes", api.Inference),
+		api.Get(
+			"/models", api.Reader, h.list, "List the models that can be called, and the workspace's aliases",
+			api.Inference,
+		),
+		api.Get(
+			"/models/{id...}", api.Reader, h.get, "Read one model or alias; its id may hold slashes", api.Inference,
+		),
 	}
 }
 
@@ -50,7 +55,8 @@ type ModelList struct {
 func show(ws tenant.ID, m *live.Model) ModelEntry {
 	entry := ModelEntry{
 		ID: m.ID, Object: "model", Created: m.Created.Std().Unix(), OwnedBy: m.Provider.Name, Kind: m.Kind,
-		ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutput, Price: m.Price, Simulated: m.Provider.Protocol == live.Sim,
+		ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutput, Price: m.Price,
+		Simulated: m.Provider.Protocol == live.Sim,
 	}
 	if live.IsOwn(m.ID) {
 		entry.OwnedBy = string(ws)
@@ -65,7 +71,8 @@ func (h *Handler) list(_ context.Context, caller tenant.Caller, _ api.None) (Mod
 		all.Data = append(all.Data, show(caller.Workspace, m))
 	}
 	for _, alias := range h.aliases.Of(caller.Workspace) {
-		if entry, err := showAlias(models, caller.Workspace, alias); err == nil && !models.Has(caller.Workspace, alias.Name) {
+		if entry, err := showAlias(models, caller.Workspace, alias); err == nil &&
+			!models.Has(caller.Workspace, alias.Name) {
 			all.Data = append(all.Data, entry)
 		}
 	}

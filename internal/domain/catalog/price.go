@@ -43,9 +43,15 @@ var needs = map[live.Kind]struct {
 	whole func(map[string]money.Rate) bool
 	says  string
 }{
-	live.Chat:      {func(r map[string]money.Rate) bool { return has(r, inputKey) && has(r, outputKey) }, "needs input_per_mtok_usd and output_per_mtok_usd; 0 is free"},
-	live.Embedding: {func(r map[string]money.Rate) bool { return has(r, inputKey) }, "needs input_per_mtok_usd; 0 is free"},
-	live.Rerank:    {func(r map[string]money.Rate) bool { return has(r, inputKey) || has(r, searchKey) }, "needs input_per_mtok_usd or search_per_million_usd; 0 is free"},
+	live.Chat: {func(r map[string]money.Rate) bool {
+		return has(r, inputKey) && has(r, outputKey)
+	}, "needs input_per_mtok_usd and output_per_mtok_usd; 0 is free"},
+	live.Embedding: {func(r map[string]money.Rate) bool {
+		return has(r, inputKey)
+	}, "needs input_per_mtok_usd; 0 is free"},
+	live.Rerank: {func(r map[string]money.Rate) bool {
+		return has(r, inputKey) || has(r, searchKey)
+	}, "needs input_per_mtok_usd or search_per_million_usd; 0 is free"},
 }
 
 func has(rates map[string]money.Rate, key string) bool {
@@ -67,7 +73,9 @@ func (p *priceEntry) value() (live.Rates, error) {
 
 var (
 	priceRules = rated(rule[priceEntry]{"tiers": tiers})
-	tierRules  = rated(rule[priceEntry]{"over_input_tokens": func(p *priceEntry, n *yaml.Node) error { return count(&p.over, n) }})
+	tierRules  = rated(rule[priceEntry]{"over_input_tokens": func(p *priceEntry, n *yaml.Node) error {
+		return count(&p.over, n)
+	}})
 )
 
 // rated is rules with those of the rates.

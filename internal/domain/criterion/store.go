@@ -167,7 +167,9 @@ func Trusted(ctx context.Context, in db.Scoped, least trust.Tier) (string, error
 	type row struct {
 		ID, Trust string
 	}
-	rows, err := db.Query[row](ctx, in, `SELECT c.id, f.trust`+withCertificate+` AND f.voided_at = 0 ORDER BY f.issued_at DESC, f.id DESC`)
+	rows, err := db.Query[row](
+		ctx, in, `SELECT c.id, f.trust`+withCertificate+` AND f.voided_at = 0 ORDER BY f.issued_at DESC, f.id DESC`,
+	)
 	if err != nil {
 		return "", fmt.Errorf("find a trusted criterion: %w", err)
 	}
@@ -200,7 +202,9 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, criterionID string) (Crit
 
 // List reads a workspace's criteria, the newest first.
 func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Criterion, error) {
-	rows, err := db.Query[Record](ctx, s.db.In(ws), `SELECT `+columns+` ORDER BY c.created_at DESC, c.id DESC LIMIT $2 OFFSET $3`, limit, offset)
+	rows, err := db.Query[Record](
+		ctx, s.db.In(ws), `SELECT `+columns+` ORDER BY c.created_at DESC, c.id DESC LIMIT $2 OFFSET $3`, limit, offset,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list criteria: %w", err)
 	}

@@ -87,7 +87,9 @@ func (s *Store) admit(ctx context.Context, tx *db.Tx, ws tenant.ID, r Recipe) er
 		return fmt.Errorf("count builds: %w", err)
 	}
 	if unfinished >= maxUnfinished {
-		return fault.RateLimited.New("the workspace has %d unfinished builds of datasets already", maxUnfinished).In(time.Second)
+		return fault.RateLimited.New(
+			"the workspace has %d unfinished builds of datasets already", maxUnfinished,
+		).In(time.Second)
 	}
 	names := []string{r.Name}
 	if r.Holdout > 0 {

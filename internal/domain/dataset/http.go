@@ -21,7 +21,10 @@ const countHeader = "X-Service-Export-Count"
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.PostAwaited("/datasets/from_logs", api.Admin, h.start, h.finish, "Freeze logged exchanges into a dataset, and a holdout of it if wanted", api.Creates, api.Long),
+		api.PostAwaited(
+			"/datasets/from_logs", api.Admin, h.start, h.finish,
+			"Freeze logged exchanges into a dataset, and a holdout of it if wanted", api.Creates, api.Long,
+		),
 		api.Get("/datasets", api.Reader, h.list, "List datasets"),
 		api.Get("/datasets/{id}", api.Reader, h.get, "Read a dataset"),
 		api.Get("/datasets/{id}/export", api.Reader, h.export, "Download the examples of a dataset, one JSON object on a line", api.Produces(api.JSONL), api.Long,
@@ -76,11 +79,14 @@ func (h *Handler) export(ctx context.Context, caller tenant.Caller, in one) (api
 		return api.Stream{}, err
 	}
 	return api.Stream{
-		ContentType: api.JSONL, Filename: d.ID + ".jsonl", Headers: map[string]string{countHeader: strconv.FormatInt(d.Rows, 10)},
-		Write: func(w io.Writer) error { return h.store.Export(ctx, caller.Workspace, &d, w) },
+		ContentType: api.JSONL, Filename: d.ID + ".jsonl",
+		Headers: map[string]string{countHeader: strconv.FormatInt(d.Rows, 10)},
+		Write:   func(w io.Writer) error { return h.store.Export(ctx, caller.Workspace, &d, w) },
 	}, nil
 }
 
 func (h *Handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
-	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.ID)
+	return api.Deleted{
+		ID: in.ID, Object: object, Deleted: true,
+	}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.ID)
 }

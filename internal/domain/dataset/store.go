@@ -159,7 +159,9 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, id st
 			return err
 		}
 		for _, table := range []string{"datasets", "jobs"} {
-			if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM `+table+` WHERE workspace_id = $1 AND id = $2`, id); err != nil {
+			if _, err := db.Exec(
+				ctx, tx.In(ws), `DELETE FROM `+table+` WHERE workspace_id = $1 AND id = $2`, id,
+			); err != nil {
 				return fmt.Errorf("delete dataset %s: %w", id, err)
 			}
 		}

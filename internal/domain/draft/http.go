@@ -67,7 +67,9 @@ func (h *handler) suggestion(ctx context.Context, caller tenant.Caller, in sugge
 }
 
 func (h *handler) cancelSuggestion(ctx context.Context, caller tenant.Caller, in suggestionID) (Suggested, error) {
-	return judging.Cancel(ctx, h.store.DB, caller, in.RunID, func() (Suggested, error) { return h.suggestion(ctx, caller, in) })
+	return judging.Cancel(ctx, h.store.DB, caller, in.RunID, func() (Suggested, error) {
+		return h.suggestion(ctx, caller, in)
+	})
 }
 
 type improving struct {
@@ -108,5 +110,7 @@ func (h *handler) adopt(ctx context.Context, caller tenant.Caller, in run) (crit
 }
 
 func (h *handler) cancelImprovement(ctx context.Context, caller tenant.Caller, in run) (Improvement, error) {
-	return judging.Cancel(ctx, h.store.DB, caller, in.RunID, func() (Improvement, error) { return h.improvement(ctx, caller, in) })
+	return judging.Cancel(ctx, h.store.DB, caller, in.RunID, func() (Improvement, error) {
+		return h.improvement(ctx, caller, in)
+	})
 }

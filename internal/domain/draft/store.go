@@ -62,7 +62,10 @@ func (s *Store) improvementPrompt(ctx context.Context, ws tenant.ID, criterionID
 		return nil, err
 	}
 	if len(cases) == 0 {
-		return nil, fault.Precondition.New("there is nothing to improve on: no calibration of version %d has a disagreement in the tuning half", c.Version)
+		return nil, fault.Precondition.New(
+			"there is nothing to improve on: no calibration of version %d has a disagreement in the tuning half",
+			c.Version,
+		)
 	}
 	told := &judge.Instructions{Rubric: c.Rubric, Scale: c.Scale, Threshold: c.PassThreshold}
 	return func(mode judge.Mode) ([]byte, int, error) { return told.Improve(model, cases, mode) }, nil

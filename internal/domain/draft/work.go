@@ -21,13 +21,17 @@ type kindOfDraft struct {
 }
 
 func (s *Store) improving() kindOfDraft {
-	return kindOfDraft{improvements, func(ctx context.Context, ws tenant.ID, t *judging.Task, r Request) (prompt, error) {
+	return kindOfDraft{improvements, func(ctx context.Context, ws tenant.ID, t *judging.Task, r Request) (
+		prompt, error,
+	) {
 		return s.improvementPrompt(ctx, ws, t.CriterionID, r.Model)
 	}, readImprovement}
 }
 
 func (s *Store) suggesting() kindOfDraft {
-	return kindOfDraft{suggestions, func(ctx context.Context, ws tenant.ID, t *judging.Task, r Request) (prompt, error) {
+	return kindOfDraft{suggestions, func(ctx context.Context, ws tenant.ID, t *judging.Task, r Request) (
+		prompt, error,
+	) {
 		if err := s.Open(ctx, ws); err != nil {
 			return nil, err
 		}

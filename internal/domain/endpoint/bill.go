@@ -24,10 +24,10 @@ import (
 // seconds count as billed. After a crash in between, the start posts the journal before anything is charged: a charge
 // without a row in the ledger was never made.
 //
-// Where several servers share a database, the charge names the journal that it goes into. It stays with that one, also when
-// another server leads the engines: until its row is in the ledger, or the server of that journal has started again, has
-// posted it, and hands back what it did not have, or the journal is forgotten. Nothing else of the endpoint is charged
-// before; what it has run meanwhile is charged then.
+// Where several servers share a database, the charge names the journal that it goes into. It stays with that one, also
+// when another server leads the engines: until its row is in the ledger, or the server of that journal has started
+// again, has posted it, and hands back what it did not have, or the journal is forgotten. Nothing else of the endpoint
+// is charged before; what it has run meanwhile is charged then.
 
 const (
 	meterEvery = time.Minute // between two charges of a replica
@@ -204,8 +204,8 @@ func (s *Store) write(ctx context.Context, e *record, some []life) error {
 	return err
 }
 
-// bind reports whether this process's journal may take a charge: that of no other may have it. It takes over a charge that
-// nobody has.
+// bind reports whether this process's journal may take a charge: that of no other may have it. It takes over a charge
+// that nobody has.
 func (s *Store) bind(ctx context.Context, e *record, l *life) (bool, error) {
 	node := s.Groups.Node()
 	if node == "" || l.DueNode == node {
@@ -290,7 +290,8 @@ func (s *Store) charge(ctx context.Context, e *record, l *life) error {
 		return fmt.Errorf("charge %s: %w", name, err)
 	}
 	tab, err := s.Till.Open(ctx, journal.Charge{
-		Request: name, Workspace: e.Workspace, Key: tenant.KeyID(e.ID), Route: object, Requested: e.model(), Hold: l.DueHold,
+		Request: name, Workspace: e.Workspace, Key: tenant.KeyID(e.ID), Route: object, Requested: e.model(),
+		Hold: l.DueHold,
 	}, min(e.cost(l.Due), left))
 	if err != nil {
 		return fmt.Errorf("charge %s: %w", name, err)

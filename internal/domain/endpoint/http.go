@@ -23,7 +23,9 @@ func (h *handler) routes() []api.Route {
 			"Start an endpoint that has stopped or failed, at the present price", api.Flat, api.Spends),
 		api.Post("/dedicated-endpoints/{id}/stop", api.Admin, h.stop,
 			"Stop an endpoint when it has answered what it is asked now", api.Flat),
-		api.Delete("/dedicated-endpoints/{id}", api.Admin, h.delete, "Delete an endpoint and end its engines", api.Flat),
+		api.Delete(
+			"/dedicated-endpoints/{id}", api.Admin, h.delete, "Delete an endpoint and end its engines", api.Flat,
+		),
 	}
 }
 

@@ -28,7 +28,9 @@ func Module(s *Store, d Deps) module.Module {
 	if s.Backend != nil {
 		s.DB.Listen(topic, s.wake)
 		s.Groups.OnWaiting(s.wake)
-		m.Background = []module.Loop{{Name: "dedicated endpoints", Run: func(ctx context.Context) { s.loop(ctx, d.Serving) }}}
+		m.Background = []module.Loop{{Name: "dedicated endpoints", Run: func(ctx context.Context) {
+			s.loop(ctx, d.Serving)
+		}}}
 	}
 	return m
 }

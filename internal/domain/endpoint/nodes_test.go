@@ -153,8 +153,8 @@ func TestASilentServerDelaysTheEndOfAnEngineForAMinute(t *testing.T) {
 	})
 }
 
-// The first server dies when its journal has a charge and the ledger does not: the second waits for the first's journal,
-// and charges what was run meanwhile after it.
+// The first server dies when its journal has a charge and the ledger does not: the second waits for the first's
+// journal, and charges what was run meanwhile after it.
 func TestSecondsInTheJournalOfADeadServerAreChargedOnce(t *testing.T) {
 	both(t, func(t *testing.T, p *pair) {
 		made := p.a.create(Request{MinReplicas: 1})

@@ -79,7 +79,9 @@ func (p *publisher) Apply(ctx context.Context, c db.Change) error {
 // callers, while its engines answer what they were asked.
 func (p *publisher) put(r *record) {
 	p.known[r.ID] = published{r.Workspace, r.model(), r.deployment()}
-	g := p.Registry.Open(engines.GroupConfig{Name: r.deployment(), Wait: p.wait, Wake: func() { p.wake(); p.Groups.Wake() }})
+	g := p.Registry.Open(engines.GroupConfig{
+		Name: r.deployment(), Wait: p.wait, Wake: func() { p.wake(); p.Groups.Wake() },
+	})
 	g.Fail(r.refusal())
 	if r.DeletedAt != 0 {
 		p.Own.Drop(r.Workspace, r.model())

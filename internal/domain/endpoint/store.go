@@ -73,7 +73,8 @@ func insert(ctx context.Context, in db.Scoped, by tenant.Actor, r *record) error
 			deleted_at, active, revision)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, 0, 0, $16, $17, '', '', '', 0, $18,
 			$19, $20, 0, TRUE, 1)`,
-		r.ID, r.Name, r.RoutingKey, r.Status, r.BaseModel, r.ModelVersionID, r.Engine, r.GPUType, r.GPUCount, r.MinReplicas,
+		r.ID, r.Name, r.RoutingKey, r.Status, r.BaseModel, r.ModelVersionID, r.Engine, r.GPUType, r.GPUCount,
+		r.MinReplicas,
 		r.MaxReplicas, r.IdleTimeout, r.MaxHourly, r.Price, r.HoldID, r.Holds, by.User, r.CreatedAt, r.StartedAt); err != nil {
 		return fmt.Errorf("insert a dedicated endpoint: %w", err)
 	}
@@ -91,7 +92,8 @@ func update(ctx context.Context, tx *db.Tx, before, r *record) error {
 			hold_id = $10, holds = $11, error_code = $12, error_message = $13, error_lines = $14, last_used_at = $15,
 			started_at = $16, deleted_at = $17, active = $18, engine = $19, revision = revision + 1
 		WHERE workspace_id = $1 AND id = $2 AND revision = $3`,
-		r.ID, before.Revision, r.Status, r.Price, r.Wanted, r.Failures, r.FailedAt, r.QuietAt, r.HoldID, r.Holds, r.ErrorCode,
+		r.ID, before.Revision, r.Status, r.Price, r.Wanted, r.Failures, r.FailedAt, r.QuietAt, r.HoldID, r.Holds,
+		r.ErrorCode,
 		r.ErrorMessage, r.ErrorLines, r.LastUsedAt, r.StartedAt, r.DeletedAt, r.Active, r.Engine)
 	switch {
 	case err != nil:
@@ -117,7 +119,9 @@ func (s *Store) remove(ctx context.Context, tx *db.Tx, r *record) error {
 		return fault.Conflict("the endpoint has changed meanwhile: try again")
 	}
 	for _, table := range []string{"endpoint_replicas", "endpoint_holds"} {
-		if _, err := db.Exec(ctx, in, `DELETE FROM `+table+` WHERE workspace_id = $1 AND endpoint_id = $2`, r.ID); err != nil {
+		if _, err := db.Exec(
+			ctx, in, `DELETE FROM `+table+` WHERE workspace_id = $1 AND endpoint_id = $2`, r.ID,
+		); err != nil {
 			return fmt.Errorf("delete the engines of an endpoint: %w", err)
 		}
 	}
@@ -151,16 +155,16 @@ func writeLives(ctx context.Context, in db.Scoped, all []life) error {
 	rows := make([][]any, len(all))
 	for i, l := range all {
 		rows[i] = []any{
-			l.Workspace, l.EndpointID, l.ID, l.StartedAt, l.ReadyAt, l.SeenAt, l.DrainAt, l.EndedAt, l.Billed, l.Charges, l.Due,
-			l.DueHold, l.DueNode, l.Settled,
+			l.Workspace, l.EndpointID, l.ID, l.StartedAt, l.ReadyAt, l.SeenAt, l.DrainAt, l.EndedAt, l.Billed,
+			l.Charges, l.Due, l.DueHold, l.DueNode, l.Settled,
 		}
 	}
 	if len(rows) == 0 {
 		return nil
 	}
 	if err := db.Upsert(ctx, in.Across("rows name their workspace"), "endpoint_replicas", []string{
-		"workspace_id", "endpoint_id", "id", "started_at", "ready_at", "seen_at", "drain_at", "ended_at", "billed", "charges",
-		"due", "due_hold", "due_node", "settled",
+		"workspace_id", "endpoint_id", "id", "started_at", "ready_at", "seen_at", "drain_at", "ended_at", "billed",
+		"charges", "due", "due_hold", "due_node", "settled",
 	}, 3, rows); err != nil {
 		return fmt.Errorf("write the engines of an endpoint: %w", err)
 	}

@@ -240,8 +240,9 @@ func (s *Store) change(ctx context.Context, tx *db.Tx, before, next *record) err
 		return nil
 	}
 	return notice.Add(ctx, tx, next.Workspace, notice.Notice{
-		Kind: notice.EndpointFailed, Subject: next.ID, Title: fmt.Sprintf("The dedicated endpoint %s has stopped", next.Name),
-		Text: next.ErrorMessage, Link: "endpoints/" + next.ID,
+		Kind: notice.EndpointFailed, Subject: next.ID,
+		Title: fmt.Sprintf("The dedicated endpoint %s has stopped", next.Name), Text: next.ErrorMessage,
+		Link: "endpoints/" + next.ID,
 	})
 }
 
@@ -363,7 +364,7 @@ func (e *record) refusal() error {
 // spec is what shall run of an endpoint.
 func (e *record) spec(replicas int) serving.Spec {
 	return serving.Spec{
-		Name: e.deployment(), Workspace: e.Workspace, Engine: e.Engine, BaseModel: e.BaseModel, Version: e.ModelVersionID,
-		Model: e.model(), GPUType: e.GPUType, GPUCount: int(e.GPUCount), Replicas: replicas,
+		Name: e.deployment(), Workspace: e.Workspace, Engine: e.Engine, BaseModel: e.BaseModel,
+		Version: e.ModelVersionID, Model: e.model(), GPUType: e.GPUType, GPUCount: int(e.GPUCount), Replicas: replicas,
 	}
 }

@@ -24,7 +24,9 @@ func (h *handler) routes() []api.Route {
 			api.Creates, api.Flat, api.ShowsSecret),
 		api.Get("/environment/tools", api.Admin, h.list, "List environment tools, the newest first", api.Flat),
 		api.Get("/environment/tools/{id}", api.Admin, h.get, "Read an environment tool", api.Flat),
-		api.Delete("/environment/tools/{id}", api.Admin, h.delete, "Delete an environment tool and its secret", api.Flat),
+		api.Delete(
+			"/environment/tools/{id}", api.Admin, h.delete, "Delete an environment tool and its secret", api.Flat,
+		),
 		api.Post("/environment/tools/{id}/test", api.Admin, h.test, "Call an environment tool once, as a run would",
 			api.Flat, api.Outside),
 	}

@@ -47,8 +47,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, r Req
 	}
 	now := s.now()
 	made := Tool{
-		ID: id.New("tool"), Name: r.Name, Description: r.Description, EndpointURL: r.EndpointURL, Text: string(r.Parameters),
-		TimeoutMS: r.TimeoutMS, CreatedAt: now, UpdatedAt: now,
+		ID: id.New("tool"), Name: r.Name, Description: r.Description, EndpointURL: r.EndpointURL,
+		Text: string(r.Parameters), TimeoutMS: r.TimeoutMS, CreatedAt: now, UpdatedAt: now,
 	}
 	made = made.shown()
 	key := r.Secret
@@ -64,7 +64,9 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, r Req
 	}
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
-		there, err := db.Maybe[string](ctx, in, `SELECT id FROM environment_tools WHERE workspace_id = $1 AND name = $2`, r.Name)
+		there, err := db.Maybe[string](
+			ctx, in, `SELECT id FROM environment_tools WHERE workspace_id = $1 AND name = $2`, r.Name,
+		)
 		switch {
 		case err != nil:
 			return fmt.Errorf("find a tool by its name: %w", err)
@@ -89,7 +91,9 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, r Req
 
 // Get reads a tool.
 func (s *Store) Get(ctx context.Context, in db.Scoped, toolID string) (Tool, error) {
-	t, err := db.Maybe[Tool](ctx, in, `SELECT `+columns+` FROM environment_tools WHERE workspace_id = $1 AND id = $2`, toolID)
+	t, err := db.Maybe[Tool](
+		ctx, in, `SELECT `+columns+` FROM environment_tools WHERE workspace_id = $1 AND id = $2`, toolID,
+	)
 	switch {
 	case err != nil:
 		return Tool{}, fmt.Errorf("find a tool: %w", err)
@@ -119,7 +123,9 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, toolI
 		if err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM environment_tools WHERE workspace_id = $1 AND id = $2`, toolID); err != nil {
+		if _, err := db.Exec(
+			ctx, tx.In(ws), `DELETE FROM environment_tools WHERE workspace_id = $1 AND id = $2`, toolID,
+		); err != nil {
 			return fmt.Errorf("delete a tool: %w", err)
 		}
 		return audit.Record(ctx, tx, ws, by, object+".delete", toolID, before, nil)
@@ -133,7 +139,9 @@ func (s *Store) open(ctx context.Context, ws tenant.ID, toolID string) (Tool, se
 	if err != nil {
 		return t, secret.Text{}, err
 	}
-	sealed, err := db.One[[]byte](ctx, s.db.In(ws), `SELECT sealed FROM environment_tools WHERE workspace_id = $1 AND id = $2`, toolID)
+	sealed, err := db.One[[]byte](
+		ctx, s.db.In(ws), `SELECT sealed FROM environment_tools WHERE workspace_id = $1 AND id = $2`, toolID,
+	)
 	if err != nil {
 		return t, secret.Text{}, fmt.Errorf("read the secret of a tool: %w", err)
 	}

@@ -1,5 +1,5 @@
-// Package envtool calls the tools of a customer's environment for a model that is being trained: HTTPS endpoints, called
-// through the guarded dialer, each call signed with the tool's secret.
+// Package envtool calls the tools of a customer's environment for a model that is being trained: HTTPS endpoints,
+// called through the guarded dialer, each call signed with the tool's secret.
 package envtool
 
 import (
@@ -76,7 +76,9 @@ func (r *Request) check(guard *netguard.Guard) error {
 	}
 	switch {
 	case !toolName.MatchString(r.Name):
-		return fault.Invalid("name", "must be 1 to 64 letters, digits, underscores and dashes, and not begin with a digit")
+		return fault.Invalid(
+			"name", "must be 1 to 64 letters, digits, underscores and dashes, and not begin with a digit",
+		)
 	case r.Description == "" || utf8.RuneCountInString(r.Description) > maxDescription:
 		return fault.Invalid("description", "must be 1 to 1000 characters: the model decides by it")
 	case len(r.Parameters) > maxParameters || json.Unmarshal(r.Parameters, &schema) != nil || schema.Type != "object":

@@ -165,8 +165,8 @@ func (c *Case) size() int {
 	return len(c.Messages) + len(c.Tools) + len(c.Baseline.Response) + len(c.Answer.Response)
 }
 
-// batch returns how many cases are read at a time. The worst for any candidate are of many cases and many candidates, of
-// which all answers are read.
+// batch returns how many cases are read at a time. The worst for any candidate are of many cases and many candidates,
+// of which all answers are read.
 func (f *CaseFilter) batch(r *record) int {
 	if f.Candidate == "" && f.Sort != "" {
 		return max(loadBatch/len(r.asked.CandidateModels), 1)
@@ -174,8 +174,8 @@ func (f *CaseFilter) batch(r *record) int {
 	return loadBatch
 }
 
-// showAll reads the texts of cases, a few at a time, and calls each with the cases. It reads those of no other candidate
-// than the cases are listed for: an answer may have 4 MiB.
+// showAll reads the texts of cases, a few at a time, and calls each with the cases. It reads those of no other
+// candidate than the cases are listed for: an answer may have 4 MiB.
 func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, batch int, each func(*Case) error) error {
 	for some := range slices.Chunk(rows, batch) {
 		positions := make([]int64, len(some))

@@ -79,10 +79,11 @@ var loadCondition = func() string {
 }()
 
 // modelCondition selects the baseline and some candidates of a batch.
-var modelCondition = loadCondition + fmt.Sprintf(` AND (model = 0 OR model BETWEEN $%d AND $%d)`, loadBatch+3, loadBatch+4)
+var modelCondition = loadCondition +
+	fmt.Sprintf(` AND (model = 0 OR model BETWEEN $%d AND $%d)`, loadBatch+3, loadBatch+4)
 
-// load reads cases, at most loadBatch, by their positions, with what is stored of the baseline and of the candidates from
-// one number to another.
+// load reads cases, at most loadBatch, by their positions, with what is stored of the baseline and of the candidates
+// from one number to another.
 func load(ctx context.Context, in db.Scoped, evalID string, from, to int, positions ...int64,
 ) (map[int]*pendingCase, error) {
 	args := []any{evalID}

@@ -255,10 +255,10 @@ func (r *record) decode() error {
 func (r *record) eval(tier trust.Tier) (e Eval, err error) {
 	e = Eval{
 		ID: r.ID, Object: object, Name: r.Name, Kind: kindName(r.asked.pairwise()),
-		Rubric: judging.Optional(r.asked.Rubric), JudgeModel: r.asked.JudgeModel, CriterionID: judging.Optional(r.CriterionID),
-		CertificateID: judging.Optional(r.CertificateID), Trust: tier, BaselineModel: r.asked.BaselineModel,
-		CandidateModels: r.asked.CandidateModels, Source: r.Source, SampleFilters: r.asked.SampleFilters,
-		DatasetID: judging.Optional(r.asked.DatasetID), Reuse: r.asked.Reuse,
+		Rubric: judging.Optional(r.asked.Rubric), JudgeModel: r.asked.JudgeModel,
+		CriterionID: judging.Optional(r.CriterionID), CertificateID: judging.Optional(r.CertificateID), Trust: tier,
+		BaselineModel: r.asked.BaselineModel, CandidateModels: r.asked.CandidateModels, Source: r.Source,
+		SampleFilters: r.asked.SampleFilters, DatasetID: judging.Optional(r.asked.DatasetID), Reuse: r.asked.Reuse,
 		MaxCostUSD: r.asked.MaxCostUSD, Cases: r.Cases, LeftOut: r.LeftOut, CreatedBy: r.CreatedBy, Job: r.Job,
 	}
 	if r.asked.SampleCount > 0 {

@@ -187,8 +187,8 @@ func answerOf(item int, r *infer.Request) string {
 	return judgingtest.Assessment(judge.Pass, 0.9)
 }
 
-// A judge that prefers a place decides nothing: its flips are ties. One that gives no verdicts fails the cases, which count
-// against the candidate in the gate.
+// A judge that prefers a place decides nothing: its flips are ties. One that gives no verdicts fails the cases, which
+// count against the candidate in the gate.
 func TestALyingJudgeHelpsNoCandidate(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		say := func(text string) {
@@ -262,8 +262,8 @@ func TestAFailedGenerationIsAFailureOfItsModel(t *testing.T) {
 	})
 }
 
-// A candidate that is gone or down fails as a whole, and the others go on. Without the baseline, or any candidate, the run
-// fails.
+// A candidate that is gone or down fails as a whole, and the others go on. Without the baseline, or any candidate, the
+// run fails.
 func TestACandidateThatIsGoneOrDownFailsAsAWhole(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		e.Judges.SetConcurrency(2)

@@ -147,8 +147,8 @@ func (r *record) noEvidence(candidate string) *Evidence {
 
 func isEndpoint(model string) bool { return strings.HasPrefix(model, live.EndpointPrefix) }
 
-// evidence reads what an eval has found about a candidate, as far as it is asked for: an eval may have 10,000 answers of
-// each model. lost says why the candidate failed as a whole.
+// evidence reads what an eval has found about a candidate, as far as it is asked for: an eval may have 10,000 answers
+// of each model. lost says why the candidate failed as a whole.
 func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, model int, asked *Thresholds,
 ) (e *Evidence, lost string, err error) {
 	reasons, err := failures(ctx, in, r.ID)

@@ -182,7 +182,8 @@ func TestAnEstimateSaysHowManyCasesAGateNeeds(t *testing.T) {
 	})
 }
 
-// Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by hand.
+// Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by
+// hand.
 func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		byTurns().install(e)

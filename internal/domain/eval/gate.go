@@ -41,7 +41,8 @@ type Evidence struct {
 	Pairwise bool
 	Unpriced bool          // one of the two is an endpoint, whose answers cost nothing here
 	Outcomes stat.Outcomes // of a pairwise run; a case without a judgement is a loss
-	Pairs    stat.Pairs    // of a criterion's run, the candidate first; a case without a judgement is a fail of the candidate alone
+	// of a criterion's run, the candidate first; a case without a judgement is a fail of the candidate alone
+	Pairs stat.Pairs
 
 	Unanswered stat.Pairs // of Pairs: those in which the baseline gave no answer
 
@@ -78,7 +79,9 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 			return nil, fault.Invalid(c.name, "cannot be answered by this run: "+kindOf(e.Pairwise))
 		}
 		if c.name == costCheck && e.Unpriced {
-			return nil, fault.Invalid(c.name, "cannot be answered by this run: the answers of an endpoint have no price here")
+			return nil, fault.Invalid(
+				c.name, "cannot be answered by this run: the answers of an endpoint have no price here",
+			)
 		}
 		check := c.check(e, *c.threshold, alpha)
 		check.Check, check.Threshold = c.name, c.threshold

@@ -115,8 +115,8 @@ func TestSerialAWorseCandidateRarelyPassesTheRegressionCheck(t *testing.T) {
 	}
 }
 
-// A baseline that often gives no answer makes no candidate better than it is: its fails are no verdicts, and a judge would
-// have passed some of them.
+// A baseline that often gives no answer makes no candidate better than it is: its fails are no verdicts, and a judge
+// would have passed some of them.
 func TestABaselineThatFailsHelpsNoWorseCandidate(t *testing.T) {
 	const runs, cases, margin, se, sp, answers = 400, 2000, 0.05, 0.95, 0.85, 0.6
 	r := rand.New(rand.NewPCG(20260, 4))

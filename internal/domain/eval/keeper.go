@@ -40,8 +40,8 @@ func (w *worker) keepVerdict(c *testCase, v *verdict) error {
 	})
 }
 
-// keepAll stores what slots keep, in one transaction what came during the last one: many slots would otherwise wait for a
-// commit each.
+// keepAll stores what slots keep, in one transaction what came during the last one: many slots would otherwise wait for
+// a commit each.
 func (w *worker) keepAll(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for first := range w.keepings {

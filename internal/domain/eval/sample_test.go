@@ -11,9 +11,9 @@ import (
 	"sovereign/internal/text/fold"
 )
 
-// Whatever the pool: a sample has no question and no conversation twice, is as large as it can be, has one of every segment
-// while there is room, gives no segment a share that differs from its proportion by more than one beyond that, and is the
-// same for the same seed.
+// Whatever the pool: a sample has no question and no conversation twice, is as large as it can be, has one of every
+// segment while there is room, gives no segment a share that differs from its proportion by more than one beyond that,
+// and is the same for the same seed.
 func TestASampleHasNoRepeatsAndEverySegmentInItsProportion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := func(name string, most int) fold.Key {

@@ -21,8 +21,8 @@ import (
 // errEnded ends what a slot does when another slot has failed the run.
 var errEnded = errors.New("the run has failed")
 
-// maxFree bounds the answers of an eval's endpoints together, in bytes: they cost nothing, so that no budget bounds them.
-// Tests lower it.
+// maxFree bounds the answers of an eval's endpoints together, in bytes: they cost nothing, so that no budget bounds
+// them. Tests lower it.
 var maxFree int64 = 1 << 30
 
 // errTooLong says that endpoints have answered more than an eval stores.

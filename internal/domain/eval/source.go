@@ -39,8 +39,8 @@ type testCase struct {
 // size returns how many bytes of text c has.
 func (c *testCase) size() int { return len(c.Messages) + len(c.Tools) + len(c.Logged) }
 
-// expired reports whether the texts of c are to be deleted, or were: no other text about it is stored from then on, since
-// the sweep deletes the texts of a case once.
+// expired reports whether the texts of c are to be deleted, or were: no other text about it is stored from then on,
+// since the sweep deletes the texts of a case once.
 func (c *testCase) expired() bool { return c.ExpiresAt != 0 && c.ExpiresAt <= clock.Now() }
 
 // A source has what may become cases. It may be read several times, and returns the same each time.

@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// A worker runs an eval. Several slots do a case each, from its first answer to its last verdict. A case is written when
-// it is done; its answers are stored before that, so that a run which resumes asks for nothing that is stored.
+// A worker runs an eval. Several slots do a case each, from its first answer to its last verdict. A case is written
+// when it is done; its answers are stored before that, so that a run which resumes asks for nothing that is stored.
 type worker struct {
 	*Store
 	run       *job.Run

@@ -13,7 +13,10 @@ type handler struct{ store *Store }
 
 func (h *handler) routes() []api.Route {
 	return []api.Route{
-		api.Post("/endpoints", api.Admin, h.put, "Register an OpenAI-compatible server for evals, or change the one of that name"),
+		api.Post(
+			"/endpoints", api.Admin, h.put,
+			"Register an OpenAI-compatible server for evals, or change the one of that name",
+		),
 		api.Get("/endpoints", api.Reader, h.list, "List eval endpoints"),
 		api.Get("/endpoints/{id}", api.Reader, h.get, "Read an eval endpoint"),
 		api.Delete("/endpoints/{id}", api.Admin, h.delete, "Delete an eval endpoint; evals keep their results"),

@@ -97,7 +97,9 @@ func (s *Store) next(ws tenant.ID, before *row, n New) (row, error) {
 		}
 		next.Sealed = sealed
 	case next.Sealed != nil && before.BaseURL != n.BaseURL:
-		return row{}, fault.Invalid("api_key", "is required, because base_url changes: the key was given for another URL")
+		return row{}, fault.Invalid(
+			"api_key", "is required, because base_url changes: the key was given for another URL",
+		)
 	}
 	next.HasAPIKey = next.Sealed != nil
 	return next, nil

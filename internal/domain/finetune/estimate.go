@@ -81,7 +81,9 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, in Request) (Estimat
 }
 
 // estimate returns what a request will probably cost: nil where nothing is known of its data.
-func (s *Store) estimate(ctx context.Context, ws tenant.ID, scope db.Scoped, in *Request, rows int64) (*Estimate, error) {
+func (s *Store) estimate(
+	ctx context.Context, ws tenant.ID, scope db.Scoped, in *Request, rows int64,
+) (*Estimate, error) {
 	if rows < 0 {
 		return nil, nil //nolint:nilnil // nothing is known
 	}

@@ -142,7 +142,9 @@ func (s *Store) DeleteFile(ctx context.Context, ws tenant.ID, by tenant.Actor, f
 		if err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM training_files WHERE workspace_id = $1 AND id = $2`, fileID); err != nil {
+		if _, err := db.Exec(
+			ctx, tx.In(ws), `DELETE FROM training_files WHERE workspace_id = $1 AND id = $2`, fileID,
+		); err != nil {
 			return fmt.Errorf("delete a training file: %w", err)
 		}
 		if err := s.Artifacts.Release(ctx, tx, ws, fileID); err != nil {

@@ -197,11 +197,12 @@ const (
 func newSpec(r *Request, format Format, inputs []train.Input) spec {
 	h := &r.Hyperparameters
 	s := spec{
-		Spec: train.Spec{Inputs: inputs}, Format: format, Seed: *r.Seed, Method: r.Method, CheckpointEvery: h.CheckpointEvery,
-		Patience: h.EarlyStoppingPatience, Validation: slices.ContainsFunc(inputs, func(f train.Input) bool { return f.Name == validates }),
+		Spec: train.Spec{Inputs: inputs}, Format: format, Seed: *r.Seed, Method: r.Method,
+		CheckpointEvery: h.CheckpointEvery, Patience: h.EarlyStoppingPatience,
+		Validation: slices.ContainsFunc(inputs, func(f train.Input) bool { return f.Name == validates }),
 		Hyperparameters: workerSide{
-			h.Epochs, h.MaxSteps, h.BatchSize, h.GradientAccumulation, h.LearningRate, h.WarmupRatio, h.WeightDecay, h.MaxLength,
-			h.Beta,
+			h.Epochs, h.MaxSteps, h.BatchSize, h.GradientAccumulation, h.LearningRate, h.WarmupRatio, h.WeightDecay,
+			h.MaxLength, h.Beta,
 		},
 	}
 	if *h.LoRARank > 0 {

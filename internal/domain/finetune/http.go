@@ -45,16 +45,36 @@ func (h *handler) routes() []api.Route {
 			api.Produces(api.JSONL)),
 		api.Delete("/fine-tuning/files/{id}", api.Admin, h.deleteFile, "Delete a training file", api.Flat),
 		api.Get("/fine-tuning/models", api.Reader, h.models, "List the base models that workers can train", api.Flat),
-		api.Post("/fine-tuning/estimates", api.Reader, h.estimate, "Estimate what a job takes and costs, without starting it", api.Flat),
-		api.Post("/fine-tuning/jobs", api.Admin, h.create, "Start a fine-tuning job", api.Creates, api.Flat, api.Spends),
+		api.Post(
+			"/fine-tuning/estimates", api.Reader, h.estimate,
+			"Estimate what a job takes and costs, without starting it", api.Flat,
+		),
+		api.Post(
+			"/fine-tuning/jobs", api.Admin, h.create, "Start a fine-tuning job", api.Creates, api.Flat, api.Spends,
+		),
 		api.Get("/fine-tuning/jobs", api.Reader, h.list, "List fine-tuning jobs, the newest first", api.Flat),
 		api.Get("/fine-tuning/jobs/{id}", api.Reader, h.get, "Read a fine-tuning job: its progress and cost", api.Flat),
 		api.Post("/fine-tuning/jobs/{id}/cancel", api.Admin, h.cancel, "End a job. Its checkpoints stay", api.Flat),
-		api.Post("/fine-tuning/jobs/{id}/pause", api.Admin, h.pause, "Save a checkpoint of a job, and stop it until it is resumed", api.Flat),
-		api.Post("/fine-tuning/jobs/{id}/resume", api.Admin, h.resume, "Let a paused job go on from its last checkpoint", api.Flat, api.Spends),
-		api.Get("/fine-tuning/jobs/{id}/events", api.Reader, h.events, "List what happened in a job, and its metrics", api.Flat),
-		api.Get("/fine-tuning/jobs/{id}/series", api.Reader, h.series, "Read the metrics of a job by step, thinned to so many points", api.Flat),
-		api.Get("/fine-tuning/jobs/{id}/checkpoints", api.Reader, h.checkpoints, "List the checkpoints of a job, the newest first", api.Flat),
+		api.Post(
+			"/fine-tuning/jobs/{id}/pause", api.Admin, h.pause,
+			"Save a checkpoint of a job, and stop it until it is resumed", api.Flat,
+		),
+		api.Post(
+			"/fine-tuning/jobs/{id}/resume", api.Admin, h.resume, "Let a paused job go on from its last checkpoint",
+			api.Flat, api.Spends,
+		),
+		api.Get(
+			"/fine-tuning/jobs/{id}/events", api.Reader, h.events, "List what happened in a job, and its metrics",
+			api.Flat,
+		),
+		api.Get(
+			"/fine-tuning/jobs/{id}/series", api.Reader, h.series,
+			"Read the metrics of a job by step, thinned to so many points", api.Flat,
+		),
+		api.Get(
+			"/fine-tuning/jobs/{id}/checkpoints", api.Reader, h.checkpoints,
+			"List the checkpoints of a job, the newest first", api.Flat,
+		),
 	}
 }
 

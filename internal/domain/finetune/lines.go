@@ -173,7 +173,9 @@ func checkMessages(name string, all []message, answer bool) error {
 	for i, m := range all {
 		switch {
 		case !roles[m.Role]:
-			return fmt.Errorf("%s[%d].role is %q, and must be system, developer, user, assistant or tool", name, i, m.Role)
+			return fmt.Errorf(
+				"%s[%d].role is %q, and must be system, developer, user, assistant or tool", name, i, m.Role,
+			)
 		case m.Content.Kind() != '"' && m.Content.Kind() != '[' && m.ToolCalls == nil:
 			return fmt.Errorf("%s[%d] has neither content nor tool_calls", name, i)
 		}

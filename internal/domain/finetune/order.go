@@ -32,8 +32,8 @@ func (r *Request) Fill() error {
 	return r.checkTraining()
 }
 
-// Reserve stores a job without examples, which waits until it is supplied. Its budget is set aside. in was filled, and has
-// a seed.
+// Reserve stores a job without examples, which waits until it is supplied. Its budget is set aside. in was filled, and
+// has a seed.
 func (s *Store) Reserve(
 	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, in Request, start modelversion.Start, from Origin,
 ) (jobID string, err error) {
@@ -59,8 +59,8 @@ func (s *Store) Supply(
 		return err
 	}
 	f := File{
-		ID: id.New("file"), Object: "file", Name: name, Purpose: "fine-tune", Format: Chat, Bytes: stored.Bytes, Rows: rows,
-		Digest: string(stored.Digest), CreatedAt: clock.Now(),
+		ID: id.New("file"), Object: "file", Name: name, Purpose: "fine-tune", Format: Chat, Bytes: stored.Bytes,
+		Rows: rows, Digest: string(stored.Digest), CreatedAt: clock.Now(),
 	}
 	if err := s.insertFile(ctx, tx, ws, tenant.Gate, f, stored); err != nil {
 		return err
@@ -82,7 +82,9 @@ func (s *Store) Supply(
 		return err
 	}
 	inputs := append([]train.Input{{Name: trains, File: stored}}, weights...)
-	return s.Train.Prepared(ctx, tx, ws, kind, jobID, newSpec(&in.Request, Chat, inputs), in.Hyperparameters.steps(rows))
+	return s.Train.Prepared(
+		ctx, tx, ws, kind, jobID, newSpec(&in.Request, Chat, inputs), in.Hyperparameters.steps(rows),
+	)
 }
 
 // insertFile stores a file whose bytes are there.

@@ -155,8 +155,8 @@ func (s *Store) ended(ctx context.Context, tx *db.Tx, run train.Run) error {
 	return s.tell(ctx, tx, run, versionID)
 }
 
-// version makes the model version of a job: of the checkpoint with the lowest validation loss, or of the last one without
-// validation.
+// version makes the model version of a job: of the checkpoint with the lowest validation loss, or of the last one
+// without validation.
 func (s *Store) version(ctx context.Context, tx *db.Tx, run *train.Run, in *order) (string, error) {
 	best, err := s.Train.Best(ctx, tx.In(run.Workspace), run.ID, "eval_loss")
 	if err != nil {
@@ -175,13 +175,15 @@ func (s *Store) version(ctx context.Context, tx *db.Tx, run *train.Run, in *orde
 		return "", fmt.Errorf("write hyperparameters: %w", err)
 	}
 	proof := modelversion.Proof{
-		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed, DatasetID: maybe(in.DatasetID),
-		ParentID:     maybe(in.ParentID),
-		Source:       modelversion.Source{Type: kind, ID: run.ID, Step: best.Step},
-		Certificates: []string{}, Data: []modelversion.Data{}, Hyperparams: shown,
+		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method,
+		Seed: *in.Seed, DatasetID: maybe(in.DatasetID), ParentID: maybe(in.ParentID),
+		Source: modelversion.Source{Type: kind, ID: run.ID, Step: best.Step}, Certificates: []string{},
+		Data: []modelversion.Data{}, Hyperparams: shown,
 		Code: map[string]string{"server": s.Release, "worker": info.Release, "engine": info.Engine},
 	}
-	sources := map[string]string{trains: in.TrainingFile + in.DatasetID + in.RewardSessionID, validates: in.ValidationFile}
+	sources := map[string]string{
+		trains: in.TrainingFile + in.DatasetID + in.RewardSessionID, validates: in.ValidationFile,
+	}
 	for _, f := range inputs {
 		if from, ok := sources[f.Name]; ok {
 			proof.Data = append(proof.Data, modelversion.Data{Name: f.Name, ID: from, SHA256: f.Digest})
@@ -191,7 +193,9 @@ func (s *Store) version(ctx context.Context, tx *db.Tx, run *train.Run, in *orde
 		proof.Source.Type, proof.Source.ID, proof.DatasetID = from.Source, from.ID, maybe(from.DatasetID)
 		proof.Certificates = append(proof.Certificates, from.Certificates...)
 	}
-	made, err := s.Versions.Create(ctx, tx, run.Workspace, tenant.Operator, modelversion.New{Proof: proof, Files: best.Files})
+	made, err := s.Versions.Create(ctx, tx, run.Workspace, tenant.Operator, modelversion.New{
+		Proof: proof, Files: best.Files,
+	})
 	if err != nil {
 		return "", err
 	}

@@ -146,7 +146,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 
 // insert stores a job and its run, and sets its budget aside.
 func (s *Store) insert(
-	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, n train.New, start modelversion.Start, in order, estimate int64,
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, n train.New, start modelversion.Start, in order,
+	estimate int64,
 ) error {
 	if _, err := s.Train.Create(ctx, tx, ws, by, n); err != nil {
 		return err
@@ -196,12 +197,16 @@ func (s *Store) plan(
 			return n, 0, err
 		}
 		if (f.Format == Preference) != (in.Method == "dpo") {
-			return n, 0, fault.Invalid(source.field, fmt.Sprintf("has the format %s, which %s cannot train on", f.Format, in.Method))
+			return n, 0, fault.Invalid(
+				source.field, fmt.Sprintf("has the format %s, which %s cannot train on", f.Format, in.Method),
+			)
 		}
 		if len(inputs) == 0 {
 			first = f
 		} else if f.Format != first.Format {
-			return n, 0, fault.Invalid(source.field, fmt.Sprintf("has the format %s, and the training file %s", f.Format, first.Format))
+			return n, 0, fault.Invalid(
+				source.field, fmt.Sprintf("has the format %s, and the training file %s", f.Format, first.Format),
+			)
 		}
 		stored := artifact.File{Digest: artifact.Digest(f.Digest), Bytes: f.Bytes}
 		if err := s.Artifacts.Refer(ctx, tx, ws, jobID, stored); err != nil {
@@ -287,11 +292,12 @@ func (s *Store) view(ctx context.Context, r *record) (Job, error) {
 		return Job{}, err
 	}
 	v := Job{
-		ID: r.ID, Object: "fine_tuning.job", Status: r.Status, BaseModel: r.BaseModel, ParentID: maybe(in.ParentID), Method: r.Method,
-		Hyperparameters: in.Hyperparameters.shown(), TrainingFile: maybe(in.TrainingFile), ValidationFile: maybe(in.ValidationFile),
-		DatasetID: maybe(in.DatasetID), RewardSessionID: maybe(in.RewardSessionID), Seed: *in.Seed,
-		ModelVersionID: maybe(r.ModelVersionID), TrainedTokens: r.Tokens, Step: r.Step, TotalSteps: r.TotalSteps,
-		GPUType: maybe(metered.GPUType), GPUCount: r.GPUCount, GPUSeconds: metered.Seconds, Budget: r.Budget, Spent: metered.Spent,
+		ID: r.ID, Object: "fine_tuning.job", Status: r.Status, BaseModel: r.BaseModel, ParentID: maybe(in.ParentID),
+		Method: r.Method, Hyperparameters: in.Hyperparameters.shown(), TrainingFile: maybe(in.TrainingFile),
+		ValidationFile: maybe(in.ValidationFile), DatasetID: maybe(in.DatasetID),
+		RewardSessionID: maybe(in.RewardSessionID), Seed: *in.Seed, ModelVersionID: maybe(r.ModelVersionID),
+		TrainedTokens: r.Tokens, Step: r.Step, TotalSteps: r.TotalSteps, GPUType: maybe(metered.GPUType),
+		GPUCount: r.GPUCount, GPUSeconds: metered.Seconds, Budget: r.Budget, Spent: metered.Spent,
 		Accrued: metered.Accrued, Attempt: r.Attempt, PausedReason: maybe(r.PausedReason), CreatedAt: r.CreatedAt,
 		StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt), Progress: r.Progress(),
 	}

@@ -53,7 +53,8 @@ type due struct {
 	EvalID      string
 	Version     string // the name that it is called by; empty after it was deleted
 	BaseModel   string
-	Parent      string // the name of the version that the run began with; empty for the base model, and after it was deleted
+	// the name of the version that the run began with; empty for the base model, and after it was deleted
+	Parent string
 }
 
 // baseline is the model that the candidate is compared with: what it was trained from.
@@ -151,7 +152,9 @@ func (s *Store) asked(ctx context.Context, c *due) (*eval.NewEval, error) {
 	}
 	left := in.Budget - run.Spent
 	if left <= 0 {
-		return nil, fault.Precondition.New("the run has spent its budget of $%s, which also pays for the eval", in.Budget)
+		return nil, fault.Precondition.New(
+			"the run has spent its budget of $%s, which also pays for the eval", in.Budget,
+		)
 	}
 	seed := *in.Seed
 	return &eval.NewEval{
@@ -190,7 +193,9 @@ func (s *Store) conclude(ctx context.Context, c *due) error {
 		return err
 	}
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
-		short, err := s.Evaluation.Verdict(tx.Bind(ctx), tx, c.WorkspaceID, c.EvalID, e.BaselineModel, e.CandidateModels[0])
+		short, err := s.Evaluation.Verdict(
+			tx.Bind(ctx), tx, c.WorkspaceID, c.EvalID, e.BaselineModel, e.CandidateModels[0],
+		)
 		if err != nil {
 			return err
 		}

@@ -146,9 +146,11 @@ type tool struct {
 
 func newSpec(r *Request, tools []tool, inputs []train.Input) spec {
 	s := spec{
-		Spec: train.Spec{Inputs: inputs}, Seed: *r.Seed, Method: "grpo", Tools: tools, CheckpointEvery: r.CheckpointEvery,
+		Spec: train.Spec{Inputs: inputs}, Seed: *r.Seed, Method: "grpo", Tools: tools,
+		CheckpointEvery: r.CheckpointEvery,
 		Hyperparameters: hyperparameters{
-			r.MaxSteps, r.GroupSize, r.PromptsPerStep, *r.KLBeta, r.LearningRate, r.Temperature, r.MaxTokens, r.MaxTurns,
+			r.MaxSteps, r.GroupSize, r.PromptsPerStep, *r.KLBeta, r.LearningRate, r.Temperature, r.MaxTokens,
+			r.MaxTurns,
 		},
 	}
 	if *r.LoRARank > 0 {

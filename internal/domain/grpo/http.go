@@ -23,8 +23,8 @@ import (
 func Module(s *Store, serving func() error) module.Module {
 	h := &handler{s}
 	return module.Module{
-		Name: "GRPO runs", Routes: append(h.routes(), h.workerRoutes()...), Jobs: map[string]job.Work{prepareKind: s.prepare},
-		Waits:      s.Waits,
+		Name: "GRPO runs", Routes: append(h.routes(), h.workerRoutes()...),
+		Jobs: map[string]job.Work{prepareKind: s.prepare}, Waits: s.Waits,
 		Background: []module.Loop{{Name: "held GRPO runs", Run: func(ctx context.Context) { s.watch(ctx, serving) }}},
 	}
 }
@@ -37,10 +37,20 @@ func (h *handler) routes() []api.Route {
 			api.Creates, api.Flat, api.Spends),
 		api.Get("/grpo/runs", api.Admin, h.list, "List GRPO runs, the newest first", api.Flat),
 		api.Get("/grpo/runs/{id}", api.Admin, h.get, "Read a GRPO run", api.Flat),
-		api.Post("/grpo/runs/{id}/stop", api.Admin, h.stop, "End a run. Its last checkpoint becomes a candidate", api.Flat),
-		api.Get("/grpo/runs/{id}/events", api.Admin, h.events, "List what happened in a run, and its metrics", api.Flat),
-		api.Get("/grpo/runs/{id}/series", api.Admin, h.series, "Read the metrics of a run by step, thinned to so many points", api.Flat),
-		api.Get("/grpo/candidates", api.Admin, h.candidates, "List models that may replace their base, the newest first", api.Flat),
+		api.Post(
+			"/grpo/runs/{id}/stop", api.Admin, h.stop, "End a run. Its last checkpoint becomes a candidate", api.Flat,
+		),
+		api.Get(
+			"/grpo/runs/{id}/events", api.Admin, h.events, "List what happened in a run, and its metrics", api.Flat,
+		),
+		api.Get(
+			"/grpo/runs/{id}/series", api.Admin, h.series,
+			"Read the metrics of a run by step, thinned to so many points", api.Flat,
+		),
+		api.Get(
+			"/grpo/candidates", api.Admin, h.candidates, "List models that may replace their base, the newest first",
+			api.Flat,
+		),
 	}
 }
 
@@ -49,7 +59,9 @@ func (h *handler) workerRoutes() []api.Route {
 	return []api.Route{
 		api.Raw[scoring, reward.Scores]("/runs/{id}/score", api.Worker, h.serveScore,
 			"Score completions by the reward session of the run, within 110 seconds"),
-		api.Post("/runs/{id}/tools/{tool}", api.Worker, h.call, "Call an environment tool of the run", api.Long, api.Outside),
+		api.Post(
+			"/runs/{id}/tools/{tool}", api.Worker, h.call, "Call an environment tool of the run", api.Long, api.Outside,
+		),
 	}
 }
 
@@ -102,7 +114,9 @@ func (h *handler) series(ctx context.Context, c tenant.Caller, in seriesOf) (tra
 }
 
 func (h *handler) candidates(ctx context.Context, c tenant.Caller, in api.Page) ([]Candidate, error) {
-	return h.s.candidates(ctx, h.s.DB.In(c.Workspace), ` ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, in.Limit, in.Offset)
+	return h.s.candidates(
+		ctx, h.s.DB.In(c.Workspace), ` ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, in.Limit, in.Offset,
+	)
 }
 
 type scoring struct {

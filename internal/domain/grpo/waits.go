@@ -28,7 +28,8 @@ func (s *Store) Waits(ctx context.Context, caller tenant.Caller) ([]module.Notic
 		return nil, err
 	}
 	return []module.Notice{{
-		Kind: "grpo.candidates", Title: "Candidates of training", Count: n, Detail: "Trained models that wait for an eval against their base",
-		Link: module.Link{Page: "training", Query: "show=candidates"},
+		Kind: "grpo.candidates", Title: "Candidates of training", Count: n,
+		Detail: "Trained models that wait for an eval against their base",
+		Link:   module.Link{Page: "training", Query: "show=candidates"},
 	}}, nil
 }

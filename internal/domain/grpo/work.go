@@ -213,8 +213,8 @@ func (s *Store) watch(ctx context.Context, serving func() error) {
 	}
 }
 
-// ended ends the reward session of a run, and makes a candidate of its last checkpoint: of a held run, the last one that
-// passed a check of the anchor.
+// ended ends the reward session of a run, and makes a candidate of its last checkpoint: of a held run, the last one
+// that passed a check of the anchor.
 func (s *Store) ended(ctx context.Context, tx *db.Tx, run train.Run) error {
 	if err := s.Artifacts.Release(ctx, tx, run.Workspace, run.ID); err != nil {
 		return err
@@ -274,9 +274,10 @@ func (s *Store) addCandidate(
 		return fmt.Errorf("write hyperparameters: %w", err)
 	}
 	proof := modelversion.Proof{
-		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed,
-		ParentID: maybe(in.ParentID), DatasetID: maybe(in.DatasetID), Source: modelversion.Source{Type: kind, ID: run.ID, Step: c.Step}, Hyperparams: shown,
-		Certificates: []string{}, Data: []modelversion.Data{},
+		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method,
+		Seed: *in.Seed, ParentID: maybe(in.ParentID), DatasetID: maybe(in.DatasetID),
+		Source: modelversion.Source{Type: kind, ID: run.ID, Step: c.Step}, Hyperparams: shown, Certificates: []string{},
+		Data: []modelversion.Data{},
 		Code: map[string]string{"server": s.Release, "worker": info.Release, "engine": info.Engine},
 	}
 	for _, certificate := range session.Certificates {

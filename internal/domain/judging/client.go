@@ -73,10 +73,10 @@ const maxBalanceWaits = 300 // for other questions to release what they hold
 // catalog, the run has ended. Every other problem is an answer with a failure. A named hold that cannot cover the
 // question is an *infer.HoldSpent, at once.
 //
-// The same question at the same time is asked once by a server. If two servers ask it at the same time, one answer is stored
-// and charged. A stored assessment answers every later question of the workspace.
-// A stored failure answers later questions of the same origin; between calibrations it is shared as well, because a
-// judge must not improve by being calibrated again until its failures are gone.
+// The same question at the same time is asked once by a server. If two servers ask it at the same time, one answer is
+// stored and charged. A stored assessment answers every later question of the workspace. A stored failure answers later
+// questions of the same origin; between calibrations it is shared as well, because a judge must not improve by being
+// calibrated again until its failures are gone.
 func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, error) {
 	structured, err := q.Instructions.Ask(q.Model, q.Subject, judge.Structured)
 	if err != nil {
@@ -281,7 +281,8 @@ func (c *Client) complete(ctx context.Context, ws tenant.ID, q *Completion) erro
 			return bad
 		}
 		_, err = c.models.Complete(ctx, &infer.Request{
-			Workspace: ws, Origin: q.Origin, Hold: q.Hold, Model: q.Model, Body: body, MaxTokens: q.MaxTokens, Keep: q.Keep,
+			Workspace: ws, Origin: q.Origin, Hold: q.Hold, Model: q.Model, Body: body, MaxTokens: q.MaxTokens,
+			Keep: q.Keep,
 		})
 		if err == nil {
 			if mode == judge.Plain {
@@ -335,7 +336,8 @@ func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, to
 	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
-// Most estimates the most that a question can cost: an answer of the greatest length. It is 0 where the answer is stored.
+// Most estimates the most that a question can cost: an answer of the greatest length. It is 0 where the answer is
+// stored.
 func (c *Client) Most(ctx context.Context, ws tenant.ID, q *Question) (money.Nano, error) {
 	return c.estimate(ctx, ws, q.Model, q.Instructions, q.Subject, q.Fresh, MaxAnswerTokens)
 }

@@ -205,8 +205,8 @@ func TestAHoldThatIsSpentIsReportedAtOnce(t *testing.T) {
 	})
 }
 
-// Two servers may ask the same question at the same time, when one takes over from another that lives after all. One answer
-// is stored and charged, and both have it.
+// Two servers may ask the same question at the same time, when one takes over from another that lives after all. One
+// answer is stored and charged, and both have it.
 func TestTwoServersThatAskTheSameQuestionPayForOneAnswer(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)

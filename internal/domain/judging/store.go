@@ -73,8 +73,8 @@ func (s store) saveAnswer(ws tenant.ID, q *Question, digest []byte, a *Answer) e
 	return nil
 }
 
-// saveAnswers stores answers to different questions. It fails with errAnswered when one of them has an answer that serves,
-// of another request.
+// saveAnswers stores answers to different questions. It fails with errAnswered when one of them has an answer that
+// serves, of another request.
 func saveAnswers(ctx context.Context, tx *db.Tx, all []savedAnswer) error {
 	across := tx.Across("answers of several runs are stored together")
 	if err := checkAnswers(ctx, across, all); err != nil {
@@ -239,7 +239,10 @@ func (k Kind) Start(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Acto
 
 // Find reads a task of a criterion.
 func (k Kind) Find(ctx context.Context, in db.Scoped, criterionID, name string) (*Task, error) {
-	t, err := db.Maybe[Task](ctx, in, `SELECT `+taskColumns+` AND t.kind = $2 AND t.criterion_id = $3 AND t.id = $4`, k.Name, criterionID, name)
+	t, err := db.Maybe[Task](
+		ctx, in, `SELECT `+taskColumns+` AND t.kind = $2 AND t.criterion_id = $3 AND t.id = $4`, k.Name, criterionID,
+		name,
+	)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find a %s: %w", k.Name, err)
@@ -262,7 +265,9 @@ func (k Kind) List(ctx context.Context, in db.Scoped, criterionID string, limit,
 
 // Of reads the task that a run is for.
 func (k Kind) Of(ctx context.Context, d *db.DB, run *job.Run) (*Task, error) {
-	t, err := db.One[Task](ctx, d.In(run.Workspace), `SELECT `+taskColumns+` AND t.kind = $2 AND t.id = $3`, k.Name, run.ID)
+	t, err := db.One[Task](
+		ctx, d.In(run.Workspace), `SELECT `+taskColumns+` AND t.kind = $2 AND t.id = $3`, k.Name, run.ID,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", run.ID, err)
 	}

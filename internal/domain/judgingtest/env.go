@@ -81,7 +81,9 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 		t.Fatal(err)
 	}
 	book := logbook.NewStore(logs)
-	e := &Env{DB: core, LogDB: logs, Book: book, Settings: live.NewSettings(), Models: &Models{answered: map[string]int{}}}
+	e := &Env{
+		DB: core, LogDB: logs, Book: book, Settings: live.NewSettings(), Models: &Models{answered: map[string]int{}},
+	}
 	if e.Vault, err = vault.Open(t.Context(), core, root); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +339,8 @@ func (e *Env) Log(t testing.TB, ws tenant.ID, tag string, items ...int) {
 		e.Recorder.Record(&capture.Exchange{
 			Workspace: ws, Key: "key_1", Request: fmt.Sprintf("req_log_%d", item), Model: "sim/chat",
 			Requested: "sim/chat", Provider: "sim", Tag: tag,
-			Messages: step.Messages, Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":"stop"}]}`, step.Response),
+			Messages: step.Messages,
+			Answer:   fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":"stop"}]}`, step.Response),
 		})
 	}
 	e.Ingest(t)

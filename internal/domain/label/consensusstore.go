@@ -64,8 +64,8 @@ var consensusColumns = []string{
 func consensusRow(ws tenant.ID, labels []record) []any {
 	first, c := &labels[0], settle(labels)
 	return []any{
-		ws, first.CriterionID, first.Item, first.ID, c.LabelID, string(c.Verdict), string(c.Ruling), c.Tied, len(labels),
-		first.InReportHalf, first.InBothHalves,
+		ws, first.CriterionID, first.Item, first.ID, c.LabelID, string(c.Verdict), string(c.Ruling), c.Tied,
+		len(labels), first.InReportHalf, first.InBothHalves,
 	}
 }
 

@@ -59,7 +59,9 @@ func (c Created) MarshalJSONTo(to *jsontext.Encoder) error {
 
 func (h *handler) create(ctx context.Context, caller tenant.Caller, in posted) (Created, error) {
 	if in.Labels == nil {
-		created, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), []New{in.New}, func(int) string { return "" })
+		created, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), []New{in.New}, func(int) string {
+			return ""
+		})
 		if err != nil {
 			return Created{}, err
 		}
@@ -71,7 +73,9 @@ func (h *handler) create(ctx context.Context, caller tenant.Caller, in posted) (
 	case len(in.Labels) == 0 || len(in.Labels) > maxLabels:
 		return Created{}, fault.Invalid("labels", fmt.Sprintf("must be a list of 1 to %d labels", maxLabels))
 	}
-	created, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), in.Labels, func(i int) string { return fmt.Sprintf("labels[%d].", i) })
+	created, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), in.Labels, func(i int) string {
+		return fmt.Sprintf("labels[%d].", i)
+	})
 	return Created{Data: created}, err
 }
 

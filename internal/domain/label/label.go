@@ -204,7 +204,8 @@ func newInlineItem(n *New, at string) (item, error) {
 	}
 	var messages []jsontext.Value
 	switch _, err := fold.Keys(step.Messages, step.Response); {
-	case err == nil && json.Unmarshal(step.Response, &answer, lenient) == nil && answer.Role != "" && answer.Role != chat.RoleAssistant:
+	case err == nil && json.Unmarshal(step.Response, &answer, lenient) == nil && answer.Role != "" &&
+		answer.Role != chat.RoleAssistant:
 		return item{}, fault.Invalid(at+"response", "must be a message of the assistant")
 	case err == nil && json.Unmarshal(step.Messages, &messages, lenient) == nil && len(messages) == 0:
 		return item{}, fault.Invalid(at+"messages", "must not be empty")

@@ -37,8 +37,8 @@ type CanaryDraw struct {
 
 func canaryDraw(d *capture.Draw) CanaryDraw {
 	return CanaryDraw{
-		Seq: d.Seq, Stratum: d.Stratum, At: d.At, ExpiresAt: d.Expires, RequestID: d.Request, Arm: d.Arm, Model: d.Model,
-		Outcome: d.Outcome, Latency: time.Duration(d.Latency) * time.Microsecond, Cost: d.Cost,
+		Seq: d.Seq, Stratum: d.Stratum, At: d.At, ExpiresAt: d.Expires, RequestID: d.Request, Arm: d.Arm,
+		Model: d.Model, Outcome: d.Outcome, Latency: time.Duration(d.Latency) * time.Microsecond, Cost: d.Cost,
 		Question: d.Question,
 	}
 }
@@ -61,11 +61,11 @@ func pageOf(seq int64) int64 { return seq - seq%pageSize }
 const ofSplit = `FROM canary_draws WHERE workspace_id = $1 AND alias = $2 AND epoch = $3`
 
 // DrawSources lists the sources of an alias's epoch from one on, in the order of their start. A source numbers draws:
-// it is a process from its start to its end, or until its spool lost a record or its node's life ended. Of each node all
-// but the last have ended. A number that is missing in one of those, or in a source of a life that is over (DrawnIn), is
-// lost; one that is missing in another belongs to a request that may still run, unless a draw after it is old. Read the
-// lives first, then the sources, and then their draws. What a dead node had not stored comes when it runs again, as higher
-// numbers.
+// it is a process from its start to its end, or until its spool lost a record or its node's life ended. Of each node
+// all but the last have ended. A number that is missing in one of those, or in a source of a life that is over
+// (DrawnIn), is lost; one that is missing in another belongs to a request that may still run, unless a draw after it is
+// old. Read the lives first, then the sources, and then their draws. What a dead node had not stored comes when it runs
+// again, as higher numbers.
 func (s *Store) DrawSources(ctx context.Context, ws tenant.ID, alias, epoch, from string) ([]string, error) {
 	all, err := db.Query[string](ctx, s.db.In(ws), `
 		WITH RECURSIVE sources (source) AS (

@@ -93,7 +93,9 @@ func (e *Export) Write(ctx context.Context, to io.Writer) error {
 			}
 			example, err := fold.Example(line[:0], r.Messages, r.Response, r.Tools, e.places[at].Folded > 0)
 			if err != nil { // tools that are no list, although the provider accepted them, are omitted
-				if example, err = fold.Example(line[:0], r.Messages, r.Response, nil, e.places[at].Folded > 0); err != nil {
+				if example, err = fold.Example(
+					line[:0], r.Messages, r.Response, nil, e.places[at].Folded > 0,
+				); err != nil {
 					return true
 				}
 			}

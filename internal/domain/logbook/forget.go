@@ -9,8 +9,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// Forget deletes everything that is logged of a workspace, a few rows per transaction. Its logging must be off, and in force:
-// what the spool still has of it is ingested first, so that nothing comes later. Repeating it is harmless.
+// Forget deletes everything that is logged of a workspace, a few rows per transaction. Its logging must be off, and in
+// force: what the spool still has of it is ingested first, so that nothing comes later. Repeating it is harmless.
 func (c *Ingester) Forget(ctx context.Context, ws tenant.ID) error {
 	if err := c.Ingest(ctx); err != nil {
 		return fmt.Errorf("ingest before forgetting: %w", err)

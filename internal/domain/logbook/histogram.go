@@ -46,8 +46,8 @@ func stepFor(from, to clock.Time, buckets int) clock.Time {
 	return (to + hour - 1) / hour * hour // all in one
 }
 
-// maxCounted bounds the rows that a histogram counts one by one, about as many as an index yields in a tenth of a second.
-// Whole hours are sums, of any number of rows.
+// maxCounted bounds the rows that a histogram counts one by one, about as many as an index yields in a tenth of a
+// second. Whole hours are sums, of any number of rows.
 const maxCounted = 200_000
 
 // Histogram counts the rows of filters in at most so many buckets.
@@ -119,8 +119,8 @@ func (q *query) span() bool {
 	return true
 }
 
-// sumHours adds up the counts of whole hours, and counts the rows of hours that are partly in the range. The last hour of
-// an open range is whole: nothing comes after it.
+// sumHours adds up the counts of whole hours, and counts the rows of hours that are partly in the range. The last hour
+// of an open range is whole: nothing comes after it.
 func (q *query) sumHours(ctx context.Context, step clock.Time, counts []int64, open bool) error {
 	first := q.from / step
 	for at, n := range q.counts {
@@ -157,8 +157,8 @@ func (q *query) subtractExpired(ctx context.Context, step clock.Time, counts []i
 	return nil
 }
 
-// countable returns the time from which rows can be counted one by one: so that there are at most maxCounted, or those of
-// an hour.
+// countable returns the time from which rows can be counted one by one: so that there are at most maxCounted, or those
+// of an hour.
 func (q *query) countable() clock.Time {
 	var n int64
 	for i, at := range newestFirst(q.counts) {
@@ -201,8 +201,8 @@ type Facets struct {
 	Cached   []FacetValue `json:"cached" nullable:"false" doc:"true and false"`
 }
 
-// wholeDays returns the days of which every hour is in a range of whole hours: from the first up to rest, the day that the
-// range ends in.
+// wholeDays returns the days of which every hour is in a range of whole hours: from the first up to rest, the day that
+// the range ends in.
 func wholeDays(from, to clock.Time) (first, rest clock.Time) {
 	if from >= hour {
 		first = ((from-hour)/day + 1) * day
@@ -224,7 +224,9 @@ func (s *Store) Facets(ctx context.Context, ws tenant.ID, from, until clock.Time
 	firstWhole, rest := wholeDays(from, until)
 	all := Facets{Object: "facets"}
 	err := s.db.SnapshotIn(ctx, ws, func(in db.Scoped) (err error) {
-		for i, to := range [len(counted)]*[]FacetValue{&all.Models, &all.Tags, &all.Segments, &all.Finishes, &all.Cached} {
+		for i, to := range [len(counted)]*[]FacetValue{
+			&all.Models, &all.Tags, &all.Segments, &all.Finishes, &all.Cached,
+		} {
 			f := &counted[i]
 			if *to, err = db.Query[FacetValue](ctx, in, `
 				SELECT value, CAST(SUM(n) AS BIGINT) AS count FROM (

@@ -96,8 +96,8 @@ func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ing
 	}
 }
 
-// SetAside returns how many records could not be read or stored since the start, and are lost. Their bytes are not kept:
-// that would be beyond the retention that their workspace has chosen.
+// SetAside returns how many records could not be read or stored since the start, and are lost. Their bytes are not
+// kept: that would be beyond the retention that their workspace has chosen.
 func (c *Ingester) SetAside() int64 { return c.setAside.Load() }
 
 // The intervals of the tasks, and how much one batch holds: concurrent deletions wait for one batch.
@@ -285,7 +285,9 @@ func (c *Ingester) commitBatch(
 			return errors.Join(err, errCursorMoved)
 		}
 		if found.len() > 0 {
-			if err := panics.Call(c.log, "storing logged records", func() error { return put(ctx, tx, found) }); err != nil {
+			if err := panics.Call(c.log, "storing logged records", func() error {
+				return put(ctx, tx, found)
+			}); err != nil {
 				return err
 			}
 		}
@@ -322,10 +324,10 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	for i, r := range rows {
 		segment := segments[i]
 		values[i] = []any{
-			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactOrNone(r.Exact), r.Trace,
-			r.Request, r.Key,
-			r.Requested, r.Alias, r.Provider, r.FallbackFrom, r.Stream, r.Prompt, r.Completion, r.Cost, r.Latency, r.First,
-			notNil(r.Chain), notNil(r.Response), notNil(r.Tools), notNil(r.Messages),
+			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactOrNone(r.Exact),
+			r.Trace, r.Request, r.Key, r.Requested, r.Alias, r.Provider, r.FallbackFrom, r.Stream, r.Prompt,
+			r.Completion, r.Cost, r.Latency, r.First, notNil(r.Chain), notNil(r.Response), notNil(r.Tools),
+			notNil(r.Messages),
 		}
 		changed.add(&facts{
 			Workspace: r.Workspace, At: r.At, Model: r.Model, Tag: r.Tag, Segment: segment, FinishReason: r.Finish,
@@ -411,7 +413,9 @@ func (t *countDelta) add(f *facts, sign int64) {
 		t.counts[countKey{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
 	}
 	t.counts[countKey{f.Workspace, everything, "", f.At - f.At%hour}] += sign
-	for i, value := range [len(counted)]string{f.Model, f.Tag, f.Segment, f.FinishReason, strconv.FormatBool(f.Cached)} {
+	for i, value := range [len(counted)]string{
+		f.Model, f.Tag, f.Segment, f.FinishReason, strconv.FormatBool(f.Cached),
+	} {
 		if facet := &counted[i]; facet.hourly != "tag" || value != "" {
 			t.counts[countKey{f.Workspace, facet.hourly, value, f.At - f.At%hour}] += sign
 			t.counts[countKey{f.Workspace, facet.daily, value, f.At - f.At%day}] += sign

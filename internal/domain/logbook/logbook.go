@@ -118,12 +118,17 @@ const (
 // facets returns the filters that name a value.
 func (f *Filters) facets() (all []facet) {
 	for _, one := range [...]struct{ column, value, common string }{
-		{"model", f.Model, ""}, {"tag", f.Tag, ""}, {"segment", f.Segment, ""}, {"finish_reason", f.FinishReason, "stop"},
+		{"model", f.Model, ""},
+		{"tag", f.Tag, ""},
+		{"segment", f.Segment, ""},
+		{"finish_reason", f.FinishReason, "stop"},
 	} {
 		if one.value == "" {
 			continue
 		}
-		next := facet{name: one.column, value: one.value, arg: one.value, plain: "COALESCE(" + one.column + ", '') = $?"}
+		next := facet{
+			name: one.column, value: one.value, arg: one.value, plain: "COALESCE(" + one.column + ", '') = $?",
+		}
 		if one.value != one.common {
 			next.indexed = one.column + " = $?"
 		}
@@ -142,7 +147,8 @@ func (f *Filters) facets() (all []facet) {
 	default:
 		all = append(all, facet{name: "cached", value: "false", plain: "NOT COALESCE(cached, FALSE)"})
 	}
-	if len(all) == 2 && all[0].indexed == "" && all[1].indexed == "" { // two facets that most rows have are counted as one
+	// two facets that most rows have are counted as one
+	if len(all) == 2 && all[0].indexed == "" && all[1].indexed == "" {
 		return []facet{{name: ordinary, plain: "COALESCE(finish_reason, '') = 'stop' AND NOT COALESCE(cached, FALSE)"}}
 	}
 	return all

@@ -111,7 +111,9 @@ func (c *Ingester) deleteExpiredBatch(
 			n, err = deleteExpiredRows(ctx, across, from, until)
 			return err
 		}
-		gone, err := db.Exec(ctx, across, `DELETE FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2`, from, until)
+		gone, err := db.Exec(
+			ctx, across, `DELETE FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2`, from, until,
+		)
 		n = int(gone)
 		return err
 	})

@@ -30,7 +30,8 @@ type Drawn struct {
 // Step returns the exchange in the form that a judge is shown.
 func (d *Drawn) Step() judge.Step {
 	step := judge.Step{Messages: d.Messages, Response: d.Response}
-	if len(d.Tools) > 0 { // without tools the column is empty, which one engine returns as nil and the other as []byte{}
+	// without tools the column is empty, which one engine returns as nil and the other as []byte{}
+	if len(d.Tools) > 0 {
 		step.Tools = d.Tools
 	}
 	return step
@@ -165,7 +166,9 @@ func (h *Handler) Steps(ctx context.Context, ws tenant.ID, trace string) ([]judg
 		return nil, err
 	}
 	if run.Steps > int64(len(rows)) {
-		return nil, fault.Invalid("trace_id", fmt.Sprintf("is of a run that is too long to be graded: %d steps", run.Steps))
+		return nil, fault.Invalid(
+			"trace_id", fmt.Sprintf("is of a run that is too long to be graded: %d steps", run.Steps),
+		)
 	}
 	steps := make([]judge.Step, len(rows))
 	for i := range rows {

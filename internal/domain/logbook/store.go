@@ -69,16 +69,13 @@ const storedColumns = `at, id, expires_at, model, tag, segment, finish_reason, c
 
 func (s *logRow) row() Row {
 	return Row{
-		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel,
-		Alias:    nullable(s.Alias),
-		Provider: s.Provider, Tag: nullable(s.Tag), TraceID: nullable(s.TraceID), Segment: s.Segment,
-		SegmentExact: s.SegmentExact,
-		Messages:     s.Messages, Tools: jsonOrNull(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
-		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens,
-		CostUSD:   s.Cost,
+		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model,
+		RequestedModel: s.RequestedModel, Alias: nullable(s.Alias), Provider: s.Provider, Tag: nullable(s.Tag),
+		TraceID: nullable(s.TraceID), Segment: s.Segment, SegmentExact: s.SegmentExact, Messages: s.Messages,
+		Tools: jsonOrNull(s.Tools), Response: s.Response, FinishReason: s.FinishReason, PromptTokens: s.PromptTokens,
+		CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens, CostUSD: s.Cost,
 		LatencyMS: milliseconds(s.Latency), TimeToFirstTokenMS: milliseconds(s.FirstToken), Stream: s.Stream,
-		Cached:       s.Cached,
-		FallbackFrom: nullable(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
+		Cached: s.Cached, FallbackFrom: nullable(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
 	}
 }
 

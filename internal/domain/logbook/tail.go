@@ -15,9 +15,9 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// The bounds of the live tail: listeners, what waits for each, and how many rows each gets in a second and at once: more
-// than a person reads, and so few that the gateway does not pay for its readers. What does not fit is dropped, and the
-// listener is told how much.
+// The bounds of the live tail: listeners, what waits for each, and how many rows each gets in a second and at once:
+// more than a person reads, and so few that the gateway does not pay for its readers. What does not fit is dropped, and
+// the listener is told how much.
 const (
 	tailsPerWorkspace = 10
 	tailsInAll        = 100
@@ -233,11 +233,12 @@ func (r *tailed) shown() Row {
 	}
 	c := r.row
 	row := logRow{
-		At: c.At, ID: c.ID, ExpiresAt: c.Expires, Model: c.Model, Tag: c.Tag, Segment: r.segment, FinishReason: c.Finish,
-		Cached: c.Cached, SegmentExact: exactOrNone(c.Exact), TraceID: c.Trace, RequestID: c.Request, KeyID: c.Key,
-		RequestedModel: c.Requested, Alias: c.Alias, Provider: c.Provider, FallbackFrom: c.FallbackFrom, Stream: c.Stream,
-		PromptTokens: c.Prompt, CompletionTokens: c.Completion, Cost: c.Cost, Latency: c.Latency, FirstToken: c.First,
-		Response: c.Response, Tools: c.Tools, Messages: c.Messages,
+		At: c.At, ID: c.ID, ExpiresAt: c.Expires, Model: c.Model, Tag: c.Tag, Segment: r.segment,
+		FinishReason: c.Finish, Cached: c.Cached, SegmentExact: exactOrNone(c.Exact), TraceID: c.Trace,
+		RequestID: c.Request, KeyID: c.Key, RequestedModel: c.Requested, Alias: c.Alias, Provider: c.Provider,
+		FallbackFrom: c.FallbackFrom, Stream: c.Stream, PromptTokens: c.Prompt, CompletionTokens: c.Completion,
+		Cost: c.Cost, Latency: c.Latency, FirstToken: c.First, Response: c.Response, Tools: c.Tools,
+		Messages: c.Messages,
 	}
 	return row.row()
 }

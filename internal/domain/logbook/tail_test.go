@@ -99,8 +99,8 @@ func TestASlowTailIsToldWhatItMissed(t *testing.T) {
 	}
 }
 
-// However fast rows come, and however fast it takes them, a tail gets a bounded number of them: the gateway does not pay
-// for readers who cannot read so fast.
+// However fast rows come, and however fast it takes them, a tail gets a bounded number of them: the gateway does not
+// pay for readers who cannot read so fast.
 func TestATailGetsABoundedNumberOfRowsInASecond(t *testing.T) {
 	var tail Tail
 	l, now, got, missed := listen(t, &tail, home, Filters{}), time.Now(), 0, int64(0)

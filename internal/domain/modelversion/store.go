@@ -59,7 +59,9 @@ const object = "model_version"
 
 // Create makes a version of the files of a checkpoint, signed, in the transaction that ends what made it.
 func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, n New) (Version, error) {
-	files := slices.DeleteFunc(slices.Clone(n.Files), func(m train.Member) bool { return strings.HasPrefix(m.Name, statePrefix) })
+	files := slices.DeleteFunc(slices.Clone(n.Files), func(m train.Member) bool {
+		return strings.HasPrefix(m.Name, statePrefix)
+	})
 	digest, err := files.Digest()
 	if err != nil {
 		return Version{}, err
@@ -248,7 +250,9 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, versi
 		if err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM model_versions WHERE workspace_id = $1 AND id = $2`, versionID); err != nil {
+		if _, err := db.Exec(
+			ctx, tx.In(ws), `DELETE FROM model_versions WHERE workspace_id = $1 AND id = $2`, versionID,
+		); err != nil {
 			return fmt.Errorf("delete a model version: %w", err)
 		}
 		if err := s.artifacts.Release(ctx, tx, ws, versionID); err != nil {

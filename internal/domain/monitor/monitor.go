@@ -91,7 +91,8 @@ func (r *record) add(answers map[string]judging.Answer, cost money.Nano) {
 
 // windowOver reports whether the window has ended, by its length or because the criterion has a new version.
 func (r *record) windowOver(c *criterion.Criterion, now clock.Time) bool {
-	return r.Version != c.Version || now.Sub(r.Since) >= time.Duration(c.Monitoring.WithDefaults().WindowHours)*time.Hour
+	return r.Version != c.Version ||
+		now.Sub(r.Since) >= time.Duration(c.Monitoring.WithDefaults().WindowHours)*time.Hour
 }
 
 // raiseAlert raises an alert, once in a window, when the verdicts are evidence that the pass rate is below the bound.

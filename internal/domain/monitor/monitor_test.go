@@ -117,8 +117,8 @@ func (s *server) Complete(ctx context.Context, r *infer.Request) (*infer.Answer,
 	return s.Models.Complete(ctx, r)
 }
 
-// When the work passes to another server, both may look at the same exchanges for a moment. Each is counted once, and all that
-// was paid is, whichever is first.
+// When the work passes to another server, both may look at the same exchanges for a moment. Each is counted once, and
+// all that was paid is, whichever is first.
 func TestTwoServersThatMonitorAtOnceCountEachExchangeOnce(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		for _, first := range []int{0, 1} {

@@ -22,8 +22,8 @@ import (
 // A Store keeps scans and monitors, and what judges said of logged exchanges. Every change is audited in its own
 // transaction.
 type Store struct {
-	// Lag is how old an exchange must be to be monitored, where several servers store what they log: then the others have
-	// stored theirs of that time too. Zero for the only server.
+	// Lag is how old an exchange must be to be monitored, where several servers store what they log: then the others
+	// have stored theirs of that time too. Zero for the only server.
 	Lag time.Duration
 
 	db     *db.DB
@@ -443,7 +443,8 @@ func (s *Store) save(ctx context.Context, ws tenant.ID, c *criterion.Criterion, 
 			reason = r.Reason
 			if err := notice.Add(ctx, tx, ws, notice.Notice{
 				Kind: notice.JudgeDrift, Subject: c.ID, Link: "judges/" + c.ID,
-				Title: "The judge " + c.Name + " raises its alert", Text: "In the traffic that it monitors, " + reason + ".",
+				Title: "The judge " + c.Name + " raises its alert",
+				Text:  "In the traffic that it monitors, " + reason + ".",
 			}); err != nil {
 				return err
 			}

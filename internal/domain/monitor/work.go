@@ -44,7 +44,9 @@ func (s *Store) scan(ctx context.Context, run *job.Run) error {
 			return err
 		}
 		if len(rows) == 0 {
-			return run.Finish(ctx, func(tx *db.Tx, _ *job.Tally) error { return finishScan(ctx, tx.In(run.Workspace), t) })
+			return run.Finish(ctx, func(tx *db.Tx, _ *job.Tally) error {
+				return finishScan(ctx, tx.In(run.Workspace), t)
+			})
 		}
 		if err := s.open(ctx, run.Workspace); err != nil { // logging may have been turned off
 			return err

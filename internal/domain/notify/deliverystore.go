@@ -114,8 +114,8 @@ type due struct {
 
 const dueColumns = `workspace_id, id, channel_id, notice_id, state, attempts, first_at, next_at`
 
-// due returns the deliveries whose turn it is, the most overdue first. Of a workspace it returns as many as may be tried
-// at once, so that one with many delays no other.
+// due returns the deliveries whose turn it is, the most overdue first. Of a workspace it returns as many as may be
+// tried at once, so that one with many delays no other.
 func (s *Store) due(ctx context.Context, most int) ([]due, error) {
 	all, err := db.Query[due](ctx, s.db.Across("notices of all workspaces are delivered"), `
 		SELECT `+dueColumns+` FROM (
@@ -162,8 +162,8 @@ type result struct {
 	gone    bool // the receiver says that it wants no more
 }
 
-// finish stores how an attempt ended. A channel whose attempts have failed for three days, or that is gone, is disabled,
-// and the other channels hear of it.
+// finish stores how an attempt ended. A channel whose attempts have failed for three days, or that is gone, is
+// disabled, and the other channels hear of it.
 func (s *Store) finish(ctx context.Context, d *due, r result) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in, now := tx.In(d.WorkspaceID), s.now()
@@ -237,7 +237,8 @@ func (s *Store) judge(ctx context.Context, tx *db.Tx, d *due, r result, now cloc
 	}
 	return notice.Add(ctx, tx, d.WorkspaceID, notice.Notice{
 		Kind: notice.ChannelDisabled, Subject: c.ID, Title: "A notification channel was disabled",
-		Text: "The channel to " + c.Address + " was disabled: " + c.DisabledReason + ".", Link: "settings?tab=notifications",
+		Text: "The channel to " + c.Address + " was disabled: " + c.DisabledReason + ".",
+		Link: "settings?tab=notifications",
 	})
 }
 
@@ -337,8 +338,8 @@ func (s *Store) Test(ctx context.Context, ws tenant.ID, by tenant.Actor, channel
 		}
 		now := s.now()
 		made = Delivery{
-			ID: id.New("dlv"), Object: "delivery", ChannelID: c.ID, NoticeID: noticeID, Kind: notice.Test, State: Pending,
-			NextAt: &now, CreatedAt: now,
+			ID: id.New("dlv"), Object: "delivery", ChannelID: c.ID, NoticeID: noticeID, Kind: notice.Test,
+			State: Pending, NextAt: &now, CreatedAt: now,
 		}
 		if _, err := db.Exec(ctx, tx.In(ws), `
 			INSERT INTO notice_deliveries (workspace_id, id, channel_id, notice_id, kind, state, attempts, first_at, next_at,

@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/store/notice"
 )
 
-// A Loop delivers what is in the outbox, and looks for wallets that are low: one node does that for all. Each node looks
-// for the budgets that were reached there.
+// A Loop delivers what is in the outbox, and looks for wallets that are low: one node does that for all. Each node
+// looks for the budgets that were reached there.
 type Loop struct {
 	store     *Store
 	watch     *watch

@@ -23,8 +23,8 @@ type Claim struct {
 	Why       string // a proof is needed
 }
 
-// Prove refuses a claim without a proof, on the terms of the workspace's policy, also where the policy asks for none. It
-// records the proof.
+// Prove refuses a claim without a proof, on the terms of the workspace's policy, also where the policy asks for none.
+// It records the proof.
 func (s *Store) Prove(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, c Claim) error {
 	p, err := read(ctx, tx.In(ws))
 	if err != nil {
@@ -44,7 +44,9 @@ func (s *Store) Prove(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Ac
 
 // Verdict says whether an eval that has ended proves, on the terms of the workspace's policy, that a model may take
 // another's place. short says why it does not.
-func (s *Store) Verdict(ctx context.Context, tx *db.Tx, ws tenant.ID, evalID, incumbent, model string) (short string, err error) {
+func (s *Store) Verdict(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, evalID, incumbent, model string,
+) (short string, err error) {
 	p, err := read(ctx, tx.In(ws))
 	if err != nil {
 		return "", err
@@ -57,7 +59,9 @@ func (s *Store) Verdict(ctx context.Context, tx *db.Tx, ws tenant.ID, evalID, in
 }
 
 // irrelevant says why an eval is not among those that can prove something about a pair of models.
-func (s *Store) irrelevant(ctx context.Context, ws tenant.ID, p *EvidencePolicy, evalID, incumbent, model string) (string, error) {
+func (s *Store) irrelevant(
+	ctx context.Context, ws tenant.ID, p *EvidencePolicy, evalID, incumbent, model string,
+) (string, error) {
 	if s.evals == nil {
 		return "there are no evals", nil
 	}
@@ -69,7 +73,9 @@ func (s *Store) irrelevant(ctx context.Context, ws tenant.ID, p *EvidencePolicy,
 	case err != nil:
 		return "", err
 	case e.BaselineModel != incumbent || !slices.Contains(e.CandidateModels, model):
-		return fmt.Sprintf("it compares %v with %s, and not %s with %s", e.CandidateModels, e.BaselineModel, model, incumbent), nil
+		return fmt.Sprintf(
+			"it compares %v with %s, and not %s with %s", e.CandidateModels, e.BaselineModel, model, incumbent,
+		), nil
 	case e.Status != job.Done && e.Error != nil:
 		return fmt.Sprintf("it is %s: %d of %d cases are done: %s", e.Status, e.Done, e.Total, *e.Error), nil
 	case e.Status != job.Done:

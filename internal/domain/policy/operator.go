@@ -18,7 +18,9 @@ type Operator struct {
 func (o *Operator) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/evidence", api.Operator, o.get, "Read which proof a workspace asks for before an alias is repointed"),
-		api.Patch("/evidence", api.Operator, o.set, "Change which proof a workspace asks for before an alias is repointed"),
+		api.Patch(
+			"/evidence", api.Operator, o.set, "Change which proof a workspace asks for before an alias is repointed",
+		),
 	}
 }
 

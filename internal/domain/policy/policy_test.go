@@ -132,7 +132,8 @@ func TestWhatAnEvalMustShow(t *testing.T) {
 	}
 }
 
-// The evidence that is too little for the best of sixteen candidates, or for one of sixteen evals, is enough for one of one.
+// The evidence that is too little for the best of sixteen candidates, or for one of sixteen evals, is enough for one of
+// one.
 func TestConfidenceIsDividedAmongCandidatesAndEvals(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.allows(to(modelA))

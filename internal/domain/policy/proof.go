@@ -38,8 +38,8 @@ type Evals interface {
 
 // Canaries are the gates of aliases.
 type Canaries interface {
-	// Promoted reports whether the alias's own gate has found, in this epoch or the last one, that a canary may replace a
-	// target, on these terms.
+	// Promoted reports whether the alias's own gate has found, in this epoch or the last one, that a canary may replace
+	// a target, on these terms.
 	Promoted(ctx context.Context, in db.Scoped, name, target, canary string, t canary.Terms) (bool, error)
 }
 
@@ -131,7 +131,9 @@ func (s *Store) prove(
 			return nil, nil, err
 		}
 		if max(tried.Nth, started) > maxStarted {
-			short = fmt.Sprintf("more than %d evals of these models were started, which prove nothing together", maxStarted)
+			short = fmt.Sprintf(
+				"more than %d evals of these models were started, which prove nothing together", maxStarted,
+			)
 		}
 		if short == "" {
 			proof.EvalID, proof.Confidence, proof.Checks = tried.ID, thresholds.Confidence, checks
@@ -145,8 +147,8 @@ func (s *Store) prove(
 	return nil, missing, err
 }
 
-// maxUnanswered is the part of an eval's cases, one in so many, that the incumbent may leave without an answer. They are
-// its fails, and whoever repoints the alias could cause them, as with a provider's key that is set wrong.
+// maxUnanswered is the part of an eval's cases, one in so many, that the incumbent may leave without an answer. They
+// are its fails, and whoever repoints the alias could cause them, as with a provider's key that is set wrong.
 const maxUnanswered = 20
 
 // unanswered counts the cases without an answer of the baseline.

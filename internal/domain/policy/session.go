@@ -14,8 +14,14 @@ type Handler struct{ store *Store }
 // Routes are the operations for sessions.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.Get("/evidence", api.SessionMember, h.get, "Read which proof the workspace asks for before an alias is repointed"),
-		api.Patch("/evidence", api.SessionOwner, h.set, "Change which proof the workspace asks for before an alias is repointed"),
+		api.Get(
+			"/evidence", api.SessionMember, h.get,
+			"Read which proof the workspace asks for before an alias is repointed",
+		),
+		api.Patch(
+			"/evidence", api.SessionOwner, h.set,
+			"Change which proof the workspace asks for before an alias is repointed",
+		),
 	}
 }
 

@@ -288,7 +288,9 @@ func (r *remote) load(ctx context.Context, versionID string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = r.call(ctx, http.MethodPost, "/load_lora_adapter", map[string]string{"lora_name": versionID, "lora_path": folder}); err != nil {
+	if _, err = r.call(ctx, http.MethodPost, "/load_lora_adapter", map[string]string{
+		"lora_name": versionID, "lora_path": folder,
+	}); err != nil {
 		release()
 		return nil, err
 	}

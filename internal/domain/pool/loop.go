@@ -17,8 +17,8 @@ import (
 const (
 	// lookEvery is the interval between two looks at all engines, when nothing asks for one before.
 	lookEvery = time.Second
-	// maxFailures is how many engines in a row may end before they are ready. Then requests are refused with the reason,
-	// and after giveUp the next one has another engine started.
+	// maxFailures is how many engines in a row may end before they are ready. Then requests are refused with the
+	// reason, and after giveUp the next one has another engine started.
 	maxFailures = 5
 	giveUp      = time.Minute
 )
@@ -338,8 +338,8 @@ func (p *Pool) hold(ctx context.Context, u *unit, runs bool) error {
 	return err
 }
 
-// room reports whether an engine may be started. Engines that load versions always may; of those of one version there are
-// so many at once, and the least recently used one that answers nothing makes room.
+// room reports whether an engine may be started. Engines that load versions always may; of those of one version there
+// are so many at once, and the least recently used one that answers nothing makes room.
 func (p *Pool) room(ctx context.Context, u *unit, runs map[string]*serving.Deployment) (bool, error) {
 	if !p.single(u) {
 		return true, nil

@@ -14,10 +14,11 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// Where several nodes share an engine, what it has loaded is in the database. A node pins a version that it uses: the row is
-// made when the engine has it, and a version that some living node pins is not unloaded. A node loads and unloads while no
-// other does, and asks the engine what it has: nobody needs to know what a dead node was about to do. A node keeps a pin
-// for a minute after its last request, or until another needs the place. So a request reads no row while its node has the pin.
+// Where several nodes share an engine, what it has loaded is in the database. A node pins a version that it uses: the
+// row is made when the engine has it, and a version that some living node pins is not unloaded. A node loads and
+// unloads while no other does, and asks the engine what it has: nobody needs to know what a dead node was about to do.
+// A node keeps a pin for a minute after its last request, or until another needs the place. So a request reads no row
+// while its node has the pin.
 
 // pins are the versions that this node has pinned.
 type pins struct {
@@ -119,7 +120,9 @@ func (s *pins) begin(r engines.Replica, at place, p *pin, life cluster.Life) {
 	loader := &remote{pool: s.pool, base: r.BaseURL}
 	var err error
 	for fits := false; !fits && err == nil; {
-		if fits, err = s.alone(ctx, at.replica, life, func() (bool, error) { return s.load(ctx, loader, at, p, life) }); !fits && err == nil {
+		if fits, err = s.alone(ctx, at.replica, life, func() (bool, error) {
+			return s.load(ctx, loader, at, p, life)
+		}); !fits && err == nil {
 			select {
 			case <-time.After(pinAgain):
 			case <-ctx.Done():
@@ -162,8 +165,8 @@ func (s *pins) alone(ctx context.Context, replica string, life cluster.Life, f f
 
 const ofAll = "engines serve all workspaces"
 
-// load loads a version unless the engine has it, and pins it. It reports false when there is no place: then the nodes that
-// pin others are asked to let go of those that they do not use.
+// load loads a version unless the engine has it, and pins it. It reports false when there is no place: then the nodes
+// that pin others are asked to let go of those that they do not use.
 func (s *pins) load(ctx context.Context, engine *remote, at place, p *pin, life cluster.Life) (bool, error) {
 	pinned, err := db.Query[string](ctx, s.pool.DB.Across(ofAll), `SELECT DISTINCT version FROM engine_adapters
 		WHERE replica = $1 AND NOT `+cluster.Over("engine_adapters.node", "engine_adapters.epoch"), at.replica)
@@ -184,14 +187,18 @@ func (s *pins) load(ctx context.Context, engine *remote, at place, p *pin, life 
 			}
 		}
 	}
-	if p.release, err = s.hold(ctx, engine, at.version, slices.Contains(slices.Concat(pinned, has), at.version)); err != nil {
+	if p.release, err = s.hold(
+		ctx, engine, at.version, slices.Contains(slices.Concat(pinned, has), at.version),
+	); err != nil {
 		return false, err
 	}
 	_, err = s.pool.DB.Tx(ctx, func(tx *db.Tx) error {
 		if err := s.member().Fence(ctx, tx); err != nil {
 			return err
 		}
-		return db.Upsert(ctx, tx.Across(ofAll), "engine_adapters", []string{"replica", "version", "node", "epoch", "recall"}, 3,
+		return db.Upsert(ctx, tx.Across(ofAll), "engine_adapters", []string{
+			"replica", "version", "node", "epoch", "recall",
+		}, 3,
 			[][]any{{at.replica, at.version, life.Node, life.Epoch, false}})
 	})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package pool serves trained models (ft/…) with engines of the operator. Versions of one base model share an engine, which
-// loads them on demand; a version with whole weights, or of an engine that loads none, gets an engine of its own. Engines
-// start with the first request and stop when nobody asks.
+// Package pool serves trained models (ft/…) with engines of the operator. Versions of one base model share an engine,
+// which loads them on demand; a version with whole weights, or of an engine that loads none, gets an engine of its own.
+// Engines start with the first request and stop when nobody asks.
 package pool
 
 import (
@@ -171,7 +171,8 @@ func (p *Pool) look() {
 // spec returns what runs of a unit.
 func (p *Pool) spec(u *unit) serving.Spec {
 	s := serving.Spec{
-		Name: u.name, Engine: p.Engine.Name, BaseModel: u.base, Model: u.base, GPUType: p.GPUType, Replicas: 1, Folder: u.folder,
+		Name: u.name, Engine: p.Engine.Name, BaseModel: u.base, Model: u.base, GPUType: p.GPUType, Replicas: 1,
+		Folder: u.folder,
 	}
 	if p.GPUType != serving.CPU {
 		s.GPUCount = 1

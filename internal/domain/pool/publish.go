@@ -23,7 +23,9 @@ const versionColumns = `workspace_id, id, name, base_model, files, created_at FR
 // Fill publishes every version there is.
 func (p *Pool) Fill(ctx context.Context) error {
 	byWorkspace := map[tenant.ID][]*version{}
-	for v, err := range db.Rows[version](ctx, p.DB.Across("the data plane serves all workspaces"), `SELECT `+versionColumns) {
+	for v, err := range db.Rows[version](
+		ctx, p.DB.Across("the data plane serves all workspaces"), `SELECT `+versionColumns,
+	) {
 		if err != nil {
 			return fmt.Errorf("read model versions: %w", err)
 		}

@@ -27,7 +27,9 @@ func (h *Handler) Routes() []api.Route {
 		api.Delete("/provider-keys/{provider}", api.Admin, h.delete, "Delete the workspace's own key at a provider"),
 		api.Put("/provider-keys", api.Operator, h.putFor, "Set or rotate a workspace's own key at a provider"),
 		api.Get("/provider-keys", api.Operator, h.listFor, "List a workspace's own keys at providers"),
-		api.Delete("/provider-keys/{provider}", api.Operator, h.deleteFor, "Delete a workspace's own key at a provider"),
+		api.Delete(
+			"/provider-keys/{provider}", api.Operator, h.deleteFor, "Delete a workspace's own key at a provider",
+		),
 	}
 }
 

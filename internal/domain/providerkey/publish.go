@@ -46,7 +46,9 @@ const rowColumns = `workspace_id AS ws, provider, base_url, sealed FROM provider
 func (p *Publisher) open(r row) *live.OwnKey {
 	plain, err := p.vault.Unseal(r.Sealed, sealedFor(r.Ws, r.Provider, r.BaseURL))
 	if err != nil {
-		p.log.Error("a provider key cannot be read: set it again", "workspace", r.Ws, "provider", r.Provider, "err", err)
+		p.log.Error(
+			"a provider key cannot be read: set it again", "workspace", r.Ws, "provider", r.Provider, "err", err,
+		)
 		return &live.OwnKey{Broken: true}
 	}
 	return &live.OwnKey{Key: secret.New(string(plain)), BaseURL: r.BaseURL}
@@ -67,7 +69,9 @@ func (p *Publisher) Fill(ctx context.Context) error {
 
 // Apply publishes a key as it is now.
 func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
-	r, err := db.Maybe[row](ctx, p.db.In(c.Workspace), `SELECT `+rowColumns+` WHERE workspace_id = $1 AND provider = $2`, c.Subject)
+	r, err := db.Maybe[row](
+		ctx, p.db.In(c.Workspace), `SELECT `+rowColumns+` WHERE workspace_id = $1 AND provider = $2`, c.Subject,
+	)
 	if err != nil {
 		return fmt.Errorf("read a provider key: %w", err)
 	}

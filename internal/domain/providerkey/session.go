@@ -21,7 +21,10 @@ type KeyProvider struct {
 // SessionRoutes are the operations for sessions beside those of keys, which the dashboard calls too.
 func (h *Handler) SessionRoutes() []api.Route {
 	return []api.Route{
-		api.Get("/providers", api.SessionMember, h.providers, "List the providers at which the workspace may have its own key"),
+		api.Get(
+			"/providers", api.SessionMember, h.providers,
+			"List the providers at which the workspace may have its own key",
+		),
 	}
 }
 

@@ -77,7 +77,9 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, provi
 		if before == nil {
 			return fault.NotFound("provider key", provider)
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM provider_keys WHERE workspace_id = $1 AND provider = $2`, provider); err != nil {
+		if _, err := db.Exec(
+			ctx, tx.In(ws), `DELETE FROM provider_keys WHERE workspace_id = $1 AND provider = $2`, provider,
+		); err != nil {
 			return fmt.Errorf("delete a provider key: %w", err)
 		}
 		tx.Touch(changed, ws, provider)
@@ -88,7 +90,9 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, provi
 const columns = `'provider_key' AS object, provider, base_url, created_at, updated_at FROM provider_keys`
 
 func find(ctx context.Context, scope db.Scoped, provider string) (*ProviderKey, error) {
-	k, err := db.Maybe[ProviderKey](ctx, scope, `SELECT `+columns+` WHERE workspace_id = $1 AND provider = $2`, provider)
+	k, err := db.Maybe[ProviderKey](
+		ctx, scope, `SELECT `+columns+` WHERE workspace_id = $1 AND provider = $2`, provider,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("find a provider key: %w", err)
 	}

@@ -27,7 +27,9 @@ func (h *handler) routes() []api.Route {
 		api.Post("/raft/rounds", api.SessionAdmin, h.create, "Start a RAFT round", api.Creates, api.Flat, api.Spends),
 		api.Post("/raft/plans", api.SessionAdmin, h.plan,
 			"Say what a RAFT round will do and cost, without starting it", api.Flat),
-		api.Post("/raft/rounds/{id}/cancel", api.SessionAdmin, h.cancel, "End a RAFT round. What it made stays", api.Flat),
+		api.Post(
+			"/raft/rounds/{id}/cancel", api.SessionAdmin, h.cancel, "End a RAFT round. What it made stays", api.Flat,
+		),
 	}
 }
 

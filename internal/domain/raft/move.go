@@ -129,7 +129,8 @@ func (s *Store) fail(ctx context.Context, tx *db.Tx, r *record, code, message st
 // ends are what the audit trail calls the ends of rounds.
 var ends = map[Status]string{Succeeded: "succeed", Failed: "fail", Cancelled: "cancel"}
 
-// end ends a running round, and what it has not used: runs, the fine-tuning job and the reward session with their holds.
+// end ends a running round, and what it has not used: runs, the fine-tuning job and the reward session with their
+// holds.
 func (s *Store) end(ctx context.Context, tx *db.Tx, r *record, by tenant.Actor, to Status) error {
 	r.Status, r.FinishedAt = to, clock.Now()
 	if err := s.save(ctx, tx, r, r.Stage); err != nil {

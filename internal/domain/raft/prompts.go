@@ -50,8 +50,8 @@ const (
 // held is how many of so many prompts are held out.
 func held(prompts int64) int64 { return min(max(prompts/heldFraction, minHeld), maxHeld) }
 
-// prepare stores the prompts of a request. It returns some of them with the answers that the dataset has, as examples of
-// what is to be scored.
+// prepare stores the prompts of a request. It returns some of them with the answers that the dataset has, as examples
+// of what is to be scored.
 func (s *Store) prepare(ctx context.Context, ws tenant.ID, in *Request) (d data, some []reward.ScoreItem, err error) {
 	all, some, err := s.prompts(ctx, ws, in.DatasetID)
 	if err != nil {
@@ -104,7 +104,9 @@ func (s *Store) prompts(
 			continue
 		}
 		if size += len(line.Line); size > maxFile {
-			return nil, nil, fault.Invalid("datasetId", fmt.Sprintf("has prompts of more than %d bytes together", maxFile))
+			return nil, nil, fault.Invalid(
+				"datasetId", fmt.Sprintf("has prompts of more than %d bytes together", maxFile),
+			)
 		}
 		known[p.ID] = true
 		if all = append(all, *p); len(some) < maxExamples {

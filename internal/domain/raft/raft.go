@@ -1,7 +1,7 @@
-// Package raft trains a model on the best of its own answers (reward-ranked fine-tuning). A round has five stages: a worker
-// samples answers, a certified judge scores them, a fine-tuning job trains on the best, a worker samples the new model on
-// prompts that were held out, and the judge compares. Each stage is a training run or a job, and begins in the transaction
-// that ends the one before. A next round begins only where the improvement is proven.
+// Package raft trains a model on the best of its own answers (reward-ranked fine-tuning). A round has five stages: a
+// worker samples answers, a certified judge scores them, a fine-tuning job trains on the best, a worker samples the new
+// model on prompts that were held out, and the judge compares. Each stage is a training run or a job, and begins in the
+// transaction that ends the one before. A next round begins only where the improvement is proven.
 package raft
 
 import (
@@ -237,14 +237,15 @@ func upToCents(amount money.Nano) money.Nano {
 	return (amount + cent - 1) / cent * cent
 }
 
-// divide divides the budget of a round between the judge and GPUs. The judge gets half, or what scoring needs if that is
-// more, but at most four fifths.
+// divide divides the budget of a round between the judge and GPUs. The judge gets half, or what scoring needs if that
+// is more, but at most four fifths.
 func (p *Plan) divide(budget money.Nano, rounds int64, most money.Nano) error {
 	needed := p.Scoring*5/4 + most
 	p.Least = upToCents(max(needed*5/4, minBudget) * money.Nano(rounds))
 	if p.Rewards = max(budget/2, needed); budget < minBudget || needed > budget*4/5 {
 		return fault.Invalid("budgetUsd", fmt.Sprintf(
-			"must be at least %s: the judge scores about %d samples in each of %d rounds, for about $%s", p.Least, p.Samples, rounds,
+			"must be at least %s: the judge scores about %d samples in each of %d rounds, for about $%s", p.Least,
+			p.Samples, rounds,
 			upToCents(p.Scoring)))
 	}
 	p.GPU = budget - p.Rewards

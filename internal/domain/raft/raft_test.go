@@ -22,8 +22,8 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// Of the prompts that are trained on, the first says nothing, the second repeats itself, the third is bad, and the others
-// say better and better things.
+// Of the prompts that are trained on, the first says nothing, the second repeats itself, the third is bad, and the
+// others say better and better things.
 func mixed(at, index int) string {
 	switch at - minHeld {
 	case 0:

@@ -212,7 +212,8 @@ const sessionDays = 30
 
 // begin stores a round with everything that its stages need, each with a hold of its own, and queues the first.
 func (s *Store) begin(
-	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, r *record, start modelversion.Start, rewards money.Nano,
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, r *record, start modelversion.Start,
+	rewards money.Nano,
 ) (*record, error) {
 	in, d := &r.Request.v, &r.Data.v
 	r.Workspace, r.Status, r.Stage, r.Budget = ws, Running, Sampling, in.budget()
@@ -239,7 +240,10 @@ func (s *Store) begin(
 	}
 	inputs := append([]train.Input{{Name: "prompts.jsonl", File: d.Prompts}}, start.Inputs...)
 	for _, n := range []train.New{
-		{ID: r.SamplingID, Spec: newSpec(in, r.Round, inputs), Budget: sampling, TotalSteps: d.Count, Status: train.Queued},
+		{
+			ID: r.SamplingID, Spec: newSpec(in, r.Round, inputs), Budget: sampling, TotalSteps: d.Count,
+			Status: train.Queued,
+		},
 		{
 			ID: r.MeasuringID, Spec: train.Spec{Inputs: []train.Input{}}, Budget: measuring, TotalSteps: d.Held,
 			Status: train.Validating,
@@ -356,12 +360,12 @@ func (s *Store) view(ctx context.Context, r *record) (Round, error) {
 	in, d, came := &r.Request.v, &r.Data.v, &r.Result.v
 	v := Round{
 		ID: r.ID, Object: "raft.round", CampaignID: r.CampaignID, Round: r.Round, Rounds: in.Rounds, Status: r.Status,
-		Stage: r.Stage, BaseModel: r.BaseModel, ParentID: maybe(r.ParentID), DatasetID: in.DatasetID, CriterionID: in.CriterionID,
-		PromptCount: d.Count, HeldOutCount: d.Held, SamplesPerPrompt: in.SamplesPerPrompt, MinGrade: *in.MinGrade,
-		Seed: in.seed(r.Round), Accepted: came.Accepted, Rejected: came.Rejected, Improvement: came.Improvement,
-		RewardSessionID: r.SessionID, FineTuningJobID: r.JobID, SamplingRunID: r.SamplingID, MeasuringRunID: r.MeasuringID,
-		ModelVersionID: maybe(r.ModelVersionID), NextRoundID: maybe(r.NextID), StoppedReason: maybe(r.StoppedReason),
-		Budget: r.Budget, CreatedAt: r.CreatedAt,
+		Stage: r.Stage, BaseModel: r.BaseModel, ParentID: maybe(r.ParentID), DatasetID: in.DatasetID,
+		CriterionID: in.CriterionID, PromptCount: d.Count, HeldOutCount: d.Held, SamplesPerPrompt: in.SamplesPerPrompt,
+		MinGrade: *in.MinGrade, Seed: in.seed(r.Round), Accepted: came.Accepted, Rejected: came.Rejected,
+		Improvement: came.Improvement, RewardSessionID: r.SessionID, FineTuningJobID: r.JobID,
+		SamplingRunID: r.SamplingID, MeasuringRunID: r.MeasuringID, ModelVersionID: maybe(r.ModelVersionID),
+		NextRoundID: maybe(r.NextID), StoppedReason: maybe(r.StoppedReason), Budget: r.Budget, CreatedAt: r.CreatedAt,
 	}
 	if v.Rejected == nil {
 		v.Rejected = map[string]int64{}
@@ -403,7 +407,9 @@ func (s *Store) progress(ctx context.Context, r *record) (float64, error) {
 	switch r.Stage {
 	case Sampling, Measuring:
 		var run train.Run
-		run, err = s.Train.Find(ctx, in, runKind, map[Stage]string{Sampling: r.SamplingID, Measuring: r.MeasuringID}[r.Stage])
+		run, err = s.Train.Find(ctx, in, runKind, map[Stage]string{
+			Sampling: r.SamplingID, Measuring: r.MeasuringID,
+		}[r.Stage])
 		part = run.Progress()
 	case Training:
 		part, err = s.Jobs.Progress(ctx, in, r.JobID)

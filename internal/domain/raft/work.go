@@ -288,7 +288,9 @@ func (w *work) winners(ctx context.Context, won map[int]bool) (artifact.File, er
 			if !won[one.at*w.marks.perPrompt+one.index] {
 				return nil
 			}
-			answer, err := json.Marshal(map[string]string{"role": "assistant", "content": one.content}, json.Deterministic(true))
+			answer, err := json.Marshal(map[string]string{
+				"role": "assistant", "content": one.content,
+			}, json.Deterministic(true))
 			if err != nil {
 				return fmt.Errorf("write a winner: %w", err)
 			}

@@ -135,8 +135,8 @@ func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, queueID string
 		})
 	}
 	if err := db.Merge(ctx, tx.Across("the rows name their workspace"), "review_items", []string{
-		"workspace_id", "queue_id", "ref", "id", "position", "steps", "reason", "judge", "grade", "critique", "expires_at",
-		"state", "conflict", "lost",
+		"workspace_id", "queue_id", "ref", "id", "position", "steps", "reason", "judge", "grade", "critique",
+		"expires_at", "state", "conflict", "lost",
 	}, 3, "ref = review_items.ref", rows); err != nil {
 		return 0, fmt.Errorf("add items to %s: %w", queueID, err)
 	}

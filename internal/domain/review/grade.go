@@ -63,7 +63,8 @@ func (s *Store) Grade(ctx context.Context, caller tenant.Caller, queueID, itemID
 		if i, err = findItem(ctx, scope, queueID, itemID); err != nil {
 			return err
 		}
-		if g, err := mineOf(ctx, scope, queueID, itemID, caller.User); err != nil || g.repeats(&in) { // sent twice at once
+		// sent twice at once
+		if g, err := mineOf(ctx, scope, queueID, itemID, caller.User); err != nil || g.repeats(&in) {
 			return err
 		}
 		g, err := s.holds(ctx, scope, q, i, caller.User, in.Claim, grades)

@@ -170,7 +170,8 @@ func (i *itemRecord) view(q *queueRecord, a access, user tenant.UserID, all []gr
 	requestID, trace, _ := ref(i.Ref).split()
 	v := QueueItem{
 		ID: i.ID, Object: "review_item", QueueID: q.ID, State: i.State, Mine: Open, RequestID: optional(requestID),
-		TraceID: optional(trace), Reason: i.Reason, Grades: []GivenGrade{}, Assignees: []string{}, Steps: []judge.Step{},
+		TraceID: optional(trace), Reason: i.Reason, Grades: []GivenGrade{}, Assignees: []string{},
+		Steps: []judge.Step{},
 	}
 	grading := false
 	for k := range all {

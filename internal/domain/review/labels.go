@@ -59,7 +59,8 @@ func (s *Store) steps(ctx context.Context, ws tenant.ID, r ref) ([]judge.Step, e
 func (s *Store) prepareLabel(ctx context.Context, ws tenant.ID, q *queueRecord, r ref, in *NewGrade,
 ) (*label.Prepared, error) {
 	n := label.New{
-		CriterionID: q.CriterionID, Verdict: in.Verdict, Grade: in.Grade, Critique: in.Critique, Source: label.FromReview,
+		CriterionID: q.CriterionID, Verdict: in.Verdict, Grade: in.Grade, Critique: in.Critique,
+		Source: label.FromReview,
 	}
 	requestID, trace, labelID := r.split()
 	if labelID != "" {

@@ -9,6 +9,7 @@ import (
 func Module(s *Store) module.Module {
 	h := &handler{s}
 	return module.Module{
-		Name: "review queues", Routes: h.routes(), Jobs: map[string]job.Work{kind: s.work}, Sweep: s.sweep, Waits: s.Waits,
+		Name: "review queues", Routes: h.routes(), Jobs: map[string]job.Work{kind: s.work}, Sweep: s.sweep,
+		Waits: s.Waits,
 	}
 }

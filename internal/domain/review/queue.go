@@ -68,7 +68,9 @@ func (s QueueSource) clean(criterionID string) (QueueSource, error) {
 	case s.Kind == fromIDs && (named == 0 || named > maxItems):
 		return s, fault.Invalid("source.request_ids", fmt.Sprintf("and trace_ids must be 1 to %d together", maxItems))
 	case criterionID == "" && (s.Kind == fromScan || s.Kind == fromDisagreements || s.Kind == fromUncertain):
-		return s, fault.Invalid("criterion_id", "is required for "+s.Kind+": it is what the judge of the criterion said")
+		return s, fault.Invalid(
+			"criterion_id", "is required for "+s.Kind+": it is what the judge of the criterion said",
+		)
 	}
 	s.N = cmp.Or(s.N, 100)
 	if s.Kind == fromIDs {

@@ -36,8 +36,8 @@ type Config struct {
 
 // People knows persons, who may belong to several workspaces or to none.
 type People interface {
-	// Person returns the user with that address, and creates one that is not there, in the transaction that ctx is bound
-	// to.
+	// Person returns the user with that address, and creates one that is not there, in the transaction that ctx is
+	// bound to.
 	Person(ctx context.Context, email string) (tenant.UserID, error)
 }
 
@@ -87,9 +87,9 @@ func (q *queueRecord) checkOpen() error {
 // queue returns q without its counts.
 func (q *queueRecord) queue(a access) (Queue, error) {
 	v := Queue{
-		ID: q.ID, Object: "review_queue", Name: q.Name, CriterionID: optional(q.CriterionID), Instructions: q.Instructions,
-		GradersPerItem: q.GradersPerItem, Blind: q.Blind, LeaseMinutes: q.LeaseMinutes, CreatedBy: q.CreatedBy,
-		CreatedAt: q.CreatedAt, MayGrade: a.grades, MayManage: a.manages,
+		ID: q.ID, Object: "review_queue", Name: q.Name, CriterionID: optional(q.CriterionID),
+		Instructions: q.Instructions, GradersPerItem: q.GradersPerItem, Blind: q.Blind, LeaseMinutes: q.LeaseMinutes,
+		CreatedBy: q.CreatedBy, CreatedAt: q.CreatedAt, MayGrade: a.grades, MayManage: a.manages,
 	}
 	if q.ClosedAt > 0 {
 		v.ClosedAt = &q.ClosedAt

@@ -26,7 +26,8 @@ func (s *Store) Waits(ctx context.Context, caller tenant.Caller) ([]module.Notic
 		}
 		all = append(all, module.Notice{
 			Kind: "review.waiting", Subject: q.ID, Title: q.Name, Count: n, At: q.CreatedAt,
-			Detail: fmt.Sprintf("%d of %d items to grade", n, q.Counts.Items), Link: module.Link{Page: "review/" + q.ID},
+			Detail: fmt.Sprintf("%d of %d items to grade", n, q.Counts.Items),
+			Link:   module.Link{Page: "review/" + q.ID},
 		})
 	}
 	return all, nil

@@ -32,8 +32,8 @@ func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, erro
 			name = r.ID
 		}
 		all[i] = module.Notice{
-			Kind: "anchor.held", Subject: r.ID, Title: fmt.Sprintf("The reward session %s is held", name), Detail: r.HeldReason,
-			At: r.HeldAt, Link: module.Link{Page: "rewards/" + r.ID},
+			Kind: "anchor.held", Subject: r.ID, Title: fmt.Sprintf("The reward session %s is held", name),
+			Detail: r.HeldReason, At: r.HeldAt, Link: module.Link{Page: "rewards/" + r.ID},
 		}
 	}
 	return all, nil

@@ -148,7 +148,8 @@ func (s *Store) dependence(
 		if err != nil {
 			return "", err
 		}
-		if c.JudgeModel == anchor.JudgeModel || s.Models.Upstream(ws, c.JudgeModel) == s.Models.Upstream(ws, anchor.JudgeModel) {
+		if c.JudgeModel == anchor.JudgeModel ||
+			s.Models.Upstream(ws, c.JudgeModel) == s.Models.Upstream(ws, anchor.JudgeModel) {
 			return fmt.Sprintf("has the judge model %s, which is that of the criterion %q too: the anchor needs another",
 				anchor.JudgeModel, c.Name), nil
 		}

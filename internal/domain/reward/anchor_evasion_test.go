@@ -113,8 +113,8 @@ func TestACheckDrawsFromEverythingSinceTheLast(t *testing.T) {
 	})
 }
 
-// An anchor that gives no verdict about good completions alone is measured so: a run whose completions become better, of
-// which the anchor then fails more, is a healthy one.
+// An anchor that gives no verdict about good completions alone is measured so: a run whose completions become better,
+// of which the anchor then fails more, is a healthy one.
 func TestTheAnchorsFailuresCountInTheirClass(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		o := &opinions{}

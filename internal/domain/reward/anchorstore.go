@@ -237,8 +237,8 @@ func drawnAt(ctx context.Context, in db.Scoped, session string, position int64) 
 	return i, nil
 }
 
-// dropCheck ends a check that will have no result: its session has ended, or is held, or has begun another process. What
-// it drew stays drawn, and its number is not given again: the next check must not judge what this one drew.
+// dropCheck ends a check that will have no result: its session has ended, or is held, or has begun another process.
+// What it drew stays drawn, and its number is not given again: the next check must not judge what this one drew.
 func (s *Store) dropCheck(ctx context.Context, in db.Scoped, c *pendingCheck) error {
 	if _, err := db.Exec(ctx, in, `
 		UPDATE reward_checks SET done_at = $4 WHERE workspace_id = $1 AND session_id = $2 AND number = $3 AND done_at = 0`,
@@ -289,7 +289,8 @@ func storeCheck(
 			only_reward = $9, only_anchor = $10, corrected = $11, anchor_rate = $12, lowest = $13, highest = $14,
 			evidence = $15, held = $16
 		WHERE workspace_id = $1 AND session_id = $2 AND number = $3 AND done_at = 0`,
-		c.SessionID, c.Number, now, t.n, t.rewardPasses, t.anchorPasses, t.failed, t.onlyReward, t.onlyAnchor, corrected,
+		c.SessionID, c.Number, now, t.n, t.rewardPasses, t.anchorPasses, t.failed, t.onlyReward, t.onlyAnchor,
+		corrected,
 		rate, interval[0], interval[1], p.Evidence(), p.Holds())
 	if err != nil {
 		return false, fmt.Errorf("store a check of %s: %w", c.SessionID, err)

@@ -106,7 +106,9 @@ func (b *batches) start(s *Store, started *batch) {
 	})
 	items := func(*session) ([]item, error) { return started.items, nil } //nolint:unparam // as a call of score has them
 	started.err = panics.Call(s.Log, "scoring a batch", func() (err error) {
-		started.scores, err = s.score(started.ctx, started.name.ws, started.name.session, started.name.step, items, release)
+		started.scores, err = s.score(
+			started.ctx, started.name.ws, started.name.session, started.name.step, items, release,
+		)
 		return err
 	})
 	if errors.As(started.err, new(*panics.Error)) {

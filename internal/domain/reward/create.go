@@ -233,8 +233,8 @@ type created struct {
 
 func (r *session) audited() created {
 	c := created{
-		Label: r.Label, Reward: r.rule(), Anchor: r.AnchorCriterionID, Budget: r.Budget, ExpiresAt: r.ExpiresAt.String(),
-		Agentic: r.Agentic, Tasks: r.TaskCount,
+		Label: r.Label, Reward: r.rule(), Anchor: r.AnchorCriterionID, Budget: r.Budget,
+		ExpiresAt: r.ExpiresAt.String(), Agentic: r.Agentic, Tasks: r.TaskCount,
 	}
 	for _, j := range r.Judges {
 		c.Certificates = append(c.Certificates, j.Certificate.ID)

@@ -18,10 +18,10 @@ type sample struct {
 	masked   int64   // items without a reward to compare
 }
 
-// draw draws candidates until size of them have a reward: at most one completion per prompt, each completion as likely as
-// any other. So a prompt is as likely as it has completions: a trainer that scores a prompt until it passes has no more
-// passes drawn than it has. A completion that was scored many times counts once, and has a reward if it ever got one. One
-// without a reward is masked, and takes no place of others: items that no judge can grade hide nothing.
+// draw draws candidates until size of them have a reward: at most one completion per prompt, each completion as likely
+// as any other. So a prompt is as likely as it has completions: a trainer that scores a prompt until it passes has no
+// more passes drawn than it has. A completion that was scored many times counts once, and has a reward if it ever got
+// one. One without a reward is masked, and takes no place of others: items that no judge can grade hide nothing.
 func draw(all []candidate, size int, random *rand.Rand) (s sample) {
 	type content struct{ prompt, completion string }
 	at := map[content]int{}

@@ -57,9 +57,9 @@ func hasMessages(ctx context.Context, in db.Scoped, session string, rows []expor
 	return false, nil
 }
 
-// eachKey returns a statement that reads the rows of n keys, which are the parameters from first on; text ends where a key
-// belongs. Without statistics of tables that were filled a moment ago, an engine may plan a list of keys as a scan of the
-// whole session, and a join as such a scan for each row. An equation of the whole primary key is looked up.
+// eachKey returns a statement that reads the rows of n keys, which are the parameters from first on; text ends where a
+// key belongs. Without statistics of tables that were filled a moment ago, an engine may plan a list of keys as a scan
+// of the whole session, and a join as such a scan for each row. An equation of the whole primary key is looked up.
 func eachKey(text string, first, n int) string {
 	one := make([]string, n)
 	for i := range one {

@@ -14,15 +14,34 @@ type handler struct{ store *Store }
 
 func (h *handler) routes() []api.Route {
 	return slices.Concat([]api.Route{
-		api.Post("/reward/sessions", api.Admin, h.create, "Start a reward session: certified judges, and a budget that is held from the wallet", api.Creates, api.Spends),
+		api.Post(
+			"/reward/sessions", api.Admin, h.create,
+			"Start a reward session: certified judges, and a budget that is held from the wallet", api.Creates,
+			api.Spends,
+		),
 		api.Get("/reward/sessions", api.Reader, h.list, "List reward sessions, the newest first"),
 		api.Get("/reward/sessions/{id}", api.Reader, h.get, "Read a reward session"),
-		api.Get("/reward/sessions/{id}/tasks", api.Reader, h.tasks, "Read the tasks that are stored on a reward session, in their order"),
-		api.Post("/reward/sessions/{id}/complete", api.Admin, h.complete, "End a reward session whose run is done, and release what is left of its budget"),
-		api.Delete("/reward/sessions/{id}", api.Admin, h.stop, "Stop a reward session at once, and release what is left of its budget; one that has ended stays as it is"),
-		api.Post("/reward/sessions/{id}/tokens", api.Admin, h.createToken, "Make a token that may score in this session, for trainers that cannot send headers", api.Creates, api.ShowsSecret),
+		api.Get(
+			"/reward/sessions/{id}/tasks", api.Reader, h.tasks,
+			"Read the tasks that are stored on a reward session, in their order",
+		),
+		api.Post(
+			"/reward/sessions/{id}/complete", api.Admin, h.complete,
+			"End a reward session whose run is done, and release what is left of its budget",
+		),
+		api.Delete(
+			"/reward/sessions/{id}", api.Admin, h.stop,
+			"Stop a reward session at once, and release what is left of its budget; one that has ended stays as it is",
+		),
+		api.Post(
+			"/reward/sessions/{id}/tokens", api.Admin, h.createToken,
+			"Make a token that may score in this session, for trainers that cannot send headers", api.Creates,
+			api.ShowsSecret,
+		),
 		api.Get("/reward/sessions/{id}/tokens", api.Reader, h.tokens, "List the tokens of a reward session"),
-		api.Delete("/reward/sessions/{id}/tokens/{token_id}", api.Admin, h.revokeToken, "Revoke a token of a reward session"),
+		api.Delete(
+			"/reward/sessions/{id}/tokens/{token_id}", api.Admin, h.revokeToken, "Revoke a token of a reward session",
+		),
 	}, h.store.scoreRoutes(), h.store.anchorRoutes(), h.store.exportRoutes())
 }
 

@@ -12,8 +12,9 @@ import (
 
 // Deps is what the module of a store needs.
 type Deps struct {
-	Find    func(ctx context.Context, workspace string) (tenant.ID, error) // the workspace of an id or a name
-	Serving func() error                                                   // refuses while another server may own the data
+	Find func(ctx context.Context, workspace string) (tenant.ID, error) // the workspace of an id or a name
+	// refuses while another server may own the data
+	Serving func() error
 	Log     *slog.Logger
 }
 
@@ -24,7 +25,9 @@ func Module(s *Store, d Deps) module.Module {
 		Name: "rewards", Routes: append(h.routes(), o.routes()...), Publishers: map[string]feed.Source{changed: s},
 		Sweep: s.sweep, Alarms: s.Alarms,
 		Background: []module.Loop{
-			{Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) }, Once: true},
+			{Name: "expiry of reward sessions", Run: func(ctx context.Context) {
+				s.expireRegularly(ctx, d)
+			}, Once: true},
 			{Name: "scoring in the background", Run: s.scorer.runUntil, CallsModels: true},
 			{
 				Name: "anchors of reward sessions", Run: func(ctx context.Context) { s.runAnchors(ctx, d) },

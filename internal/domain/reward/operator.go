@@ -18,7 +18,10 @@ type operator struct {
 func (o *operator) routes() []api.Route {
 	return []api.Route{
 		api.Get("/reward/sessions", api.Operator, o.list, "List a workspace's reward sessions"),
-		api.Post("/reward/purges", api.Operator, o.purge, "Delete the tasks and scored items of reward sessions that have ended", api.Long, api.Outside),
+		api.Post(
+			"/reward/purges", api.Operator, o.purge,
+			"Delete the tasks and scored items of reward sessions that have ended", api.Long, api.Outside,
+		),
 	}
 }
 

@@ -19,7 +19,8 @@ const longestPause = time.Second
 func longer(pause time.Duration) time.Duration { return min(max(2*pause, shortPause), longestPause) }
 
 // pay asks a question that belongs to no scoring call from the budget of the session. While others are being asked that
-// hold money of it, here or on other servers, it waits for them. The session is over budget when nothing else is asked and it does not fit.
+// hold money of it, here or on other servers, it waits for them. The session is over budget when nothing else is asked
+// and it does not fit.
 func (o *openQuestions) pay(ctx context.Context, ask func() (judging.Answer, error)) (judging.Answer, error) {
 	began := o.enter()
 	defer o.leaveAsked()

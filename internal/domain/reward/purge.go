@@ -24,7 +24,9 @@ func (s *Store) SetRetention(days int64) { s.retention.days.Store(days) }
 // kept refuses a session whose texts were deleted.
 func (r *session) kept() error {
 	if r.PurgedAt > 0 {
-		return fault.Missing.New("the tasks and scored items of the reward session %s were deleted on %s", r.ID, r.PurgedAt)
+		return fault.Missing.New(
+			"the tasks and scored items of the reward session %s were deleted on %s", r.ID, r.PurgedAt,
+		)
 	}
 	return nil
 }

@@ -41,9 +41,10 @@ type Mode string
 
 // The modes.
 const (
-	Single   Mode = "single"   // one judge: its grade is the reward
-	Weighted Mode = "weighted" // the mean of the grades by weight; the verdict is that of a mean at the threshold of 0.5
-	All      Mode = "all"      // the lowest grade; a pass of every judge is a pass
+	Single Mode = "single" // one judge: its grade is the reward
+	// the mean of the grades by weight; the verdict is that of a mean at the threshold of 0.5
+	Weighted Mode = "weighted"
+	All      Mode = "all" // the lowest grade; a pass of every judge is a pass
 )
 
 // A Rule names the judges of a session, and how their verdicts make a reward.

@@ -38,7 +38,10 @@ type scorer struct {
 }
 
 func newScorer(d *db.DB) *scorer {
-	s := &scorer{slots: newSlots(DefaultCalls), keeper: db.NewGroup(d, keepItems), time: scoreTime, open: map[ref]*openQuestions{}}
+	s := &scorer{
+		slots: newSlots(DefaultCalls), keeper: db.NewGroup(d, keepItems), time: scoreTime,
+		open: map[ref]*openQuestions{},
+	}
 	s.life, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -276,7 +279,9 @@ func (c *scoreCall) answer(ctx context.Context, items []*scored) (made Scores, e
 // score returns an item as the API shows it. Without a result, a flag says why. call.mu is held.
 func (i *scored) score(now Status) ItemScore {
 	if o := i.result; o != nil {
-		return ItemScore{ID: i.ID, Reward: o.Reward, Verdict: judging.Optional(o.Verdict), Grades: o.Grades, Flags: o.Flags}
+		return ItemScore{
+			ID: i.ID, Reward: o.Reward, Verdict: judging.Optional(o.Verdict), Grades: o.Grades, Flags: o.Flags,
+		}
 	}
 	flag := FlagPending
 	switch now {

@@ -105,7 +105,9 @@ func (s *Store) Estimate(
 			return 0, 0, err
 		}
 		shown = append(shown, *one)
-		worst, err := s.Judges.Most(ctx, ws, &judging.Question{Model: c.JudgeModel, Instructions: told, Subject: one, Fresh: true})
+		worst, err := s.Judges.Most(ctx, ws, &judging.Question{
+			Model: c.JudgeModel, Instructions: told, Subject: one, Fresh: true,
+		})
 		if err != nil {
 			return 0, 0, err
 		}

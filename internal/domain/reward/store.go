@@ -244,7 +244,8 @@ func (s *Store) holdIn(ctx context.Context, tx *db.Tx, ws tenant.ID, id, reason 
 	})
 	if err := notice.Add(ctx, tx, ws, notice.Notice{
 		Kind: notice.AnchorHeld, Subject: id, Link: "rewards/" + id,
-		Title: "A reward session is held", Text: "The reward session " + id + " scores nothing until it is released: " + reason,
+		Title: "A reward session is held",
+		Text:  "The reward session " + id + " scores nothing until it is released: " + reason,
 	}); err != nil {
 		return err
 	}

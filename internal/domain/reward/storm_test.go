@@ -87,8 +87,8 @@ func (f *fixture) storm(t *testing.T, round int, one, other string) {
 	}
 }
 
-// paysOnce lets the fake models take what answers may cost from named holds. No question is paid for twice. paid returns
-// what was paid since.
+// paysOnce lets the fake models take what answers may cost from named holds. No question is paid for twice. paid
+// returns what was paid since.
 func (f *fixture) paysOnce(t *testing.T, worst money.Nano) (paid func() money.Nano) {
 	t.Helper()
 	var mu sync.Mutex

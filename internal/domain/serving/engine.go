@@ -16,8 +16,9 @@ import (
 // An Engine is the template of a program that serves a model by OpenAI's API. Texts in braces stand for what a replica
 // has of its own (placeholders).
 type Engine struct {
-	Name         string
-	BaseModels   []string          // what it can serve, besides versions trained from them: ids, or patterns such as tiny/*
+	Name string
+	// what it can serve, besides versions trained from them: ids, or patterns such as tiny/*
+	BaseModels   []string
 	Models       map[string]string // where base models are; one without an entry is called by its id
 	Command      []string
 	AdapterArgs  []string // added where it is to hold adapters beside its base model
@@ -68,8 +69,8 @@ var builtin = map[string]Engine{
 	},
 	"llama": {
 		Command: []string{
-			"{sovereign}", "train", "serve", "--dir", "{work}", "--engine", "llama", "--model", "{model_path}", "--name", "{name}",
-			"--host", "{host}", "--port", "{port}",
+			"{sovereign}", "train", "serve", "--dir", "{work}", "--engine", "llama", "--model", "{model_path}",
+			"--name", "{name}", "--host", "{host}", "--port", "{port}",
 		},
 		VersionArgs: []string{"--adapter", "{adapter_path}", "--adapter-name", "{adapter_name}"},
 		Health:      "/health", Adapters: AdaptersNone, GPUTypes: []string{CPU},

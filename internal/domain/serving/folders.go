@@ -30,11 +30,13 @@ type FoldersConfig struct {
 	Shared bool
 	Files  func(ctx context.Context, ws tenant.ID, versionID string) ([]File, error)
 	Open   func(ctx context.Context, ws tenant.ID, d artifact.Digest) (io.ReadCloser, error) // it fails for other bytes
-	Used   func(ctx context.Context) ([]string, error)                                       // folders that deployments name
+	// folders that deployments name
+	Used func(ctx context.Context) ([]string, error)
 }
 
-// Folders brings the files of model versions to folders of this machine, where engines read them. Versions with the same
-// files share one, whose name is the digest of their list. A folder is whole, with every byte compared, or is not there.
+// Folders brings the files of model versions to folders of this machine, where engines read them. Versions with the
+// same files share one, whose name is the digest of their list. A folder is whole, with every byte compared, or is not
+// there.
 type Folders struct {
 	FoldersConfig
 	now func() time.Time
@@ -95,8 +97,8 @@ func (f *Folders) Get(ctx context.Context, ws tenant.ID, versionID string) (at s
 	return f.place(digest), release, nil
 }
 
-// Folder returns the folder of a version's files, for a deployment that is about to name it. It is kept for an hour, and
-// then as long as a deployment does.
+// Folder returns the folder of a version's files, for a deployment that is about to name it. It is kept for an hour,
+// and then as long as a deployment does.
 func (f *Folders) Folder(ctx context.Context, ws tenant.ID, versionID string) (string, error) {
 	at, release, err := f.Get(ctx, ws, versionID)
 	if err == nil {

@@ -45,8 +45,8 @@ type GroupsConfig struct {
 	Log      *slog.Logger
 }
 
-// Groups gives the engines of groups to the data planes of all nodes, and says how all of them use these. One node leads:
-// it says which engines there are. The others have it in force a moment later, and tell it how they use them.
+// Groups gives the engines of groups to the data planes of all nodes, and says how all of them use these. One node
+// leads: it says which engines there are. The others have it in force a moment later, and tell it how they use them.
 //
 // The only server of an embedded database has no rows of this: its registry is all there is.
 type Groups struct {
@@ -256,8 +256,8 @@ func (r *group) engines() (all []engines.Replica) {
 	return all
 }
 
-// Set says which replicas of a group get requests, at every node. Failure is why requests are refused where there are none;
-// nil, if there may be one soon. The leader calls it.
+// Set says which replicas of a group get requests, at every node. Failure is why requests are refused where there are
+// none; nil, if there may be one soon. The leader calls it.
 func (g *Groups) Set(ctx context.Context, name string, replicas []engines.Replica, failure error) error {
 	if own := g.Registry.Find(name); own != nil {
 		own.Set(replicas)
@@ -335,8 +335,8 @@ func (g *Groups) Drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// tellEvery is the interval between two looks at what the leader says, when nothing asks for one before, and how old what
-// a node tells of its use may be.
+// tellEvery is the interval between two looks at what the leader says, when nothing asks for one before, and how old
+// what a node tells of its use may be.
 const tellEvery = time.Second
 
 // Run follows the leader and tells it how this node uses the engines, until ctx ends.
@@ -400,8 +400,8 @@ func (g *Groups) Follow(ctx context.Context) error {
 	return g.tell(ctx, changed, waits)
 }
 
-// apply puts a group in force as the leader says, unless it is. A refusal is said again: whoever publishes the model lets
-// its requests wait.
+// apply puts a group in force as the leader says, unless it is. A refusal is said again: whoever publishes the model
+// lets its requests wait.
 func (g *Groups) apply(own *engines.Group, r *group) {
 	if own == nil {
 		return

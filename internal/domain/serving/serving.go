@@ -9,7 +9,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Spec is what is to run. A backend keeps as many replicas of it as it says. A spec with the name of another replaces it.
+// A Spec is what is to run. A backend keeps as many replicas of it as it says. A spec with the name of another replaces
+// it.
 type Spec struct {
 	Name      string    // unique on the server, a DNS label: lower-case letters, digits and dashes, at most 40
 	Workspace tenant.ID // empty for what serves all of them
@@ -56,13 +57,13 @@ type Deployment struct {
 
 // A Backend runs engines. It survives a restart of the server: what it ran before, it lists and manages after.
 type Backend interface {
-	// Apply makes what runs what the spec says. It is idempotent, and returns before the replicas are ready. A replica that
-	// ends by itself is replaced, after a pause that grows with the failures in a row. Replicas that are too many are
-	// drained by their caller before: those that are not ready are ended first, and then those that started last. A spec
-	// that differs in more than its number of replicas replaces all of them.
+	// Apply makes what runs what the spec says. It is idempotent, and returns before the replicas are ready. A replica
+	// that ends by itself is replaced, after a pause that grows with the failures in a row. Replicas that are too many
+	// are drained by their caller before: those that are not ready are ended first, and then those that started last. A
+	// spec that differs in more than its number of replicas replaces all of them.
 	Apply(ctx context.Context, s Spec) error
-	// Remove ends the replicas of a name. It is idempotent. When nothing runs, and what ended is forgotten, the name is not
-	// listed any more.
+	// Remove ends the replicas of a name. It is idempotent. When nothing runs, and what ended is forgotten, the name is
+	// not listed any more.
 	Remove(ctx context.Context, name string) error
 	// List returns everything that the backend runs, also what nobody asked for since the start.
 	List(ctx context.Context) ([]Deployment, error)

@@ -16,8 +16,8 @@ const (
 	mostAlarms = 10
 )
 
-// Alarms returns the fine-tuning jobs and GRPO runs that failed of late, the last one first. Why is said of jobs alone: not
-// everybody who reads alarms may read GRPO runs.
+// Alarms returns the fine-tuning jobs and GRPO runs that failed of late, the last one first. Why is said of jobs alone:
+// not everybody who reads alarms may read GRPO runs.
 func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, error) {
 	type failed struct {
 		ID, Method, BaseModel, ErrorMessage string
@@ -34,8 +34,9 @@ func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, erro
 	all := make([]module.Notice, len(rows))
 	for i, r := range rows {
 		all[i] = module.Notice{
-			Kind: "training.failed", Subject: r.ID, Title: fmt.Sprintf("Training of %s (%s) failed", r.BaseModel, r.Method),
-			Detail: r.ErrorMessage, At: r.FinishedAt, Link: module.Link{Page: "training/runs/" + r.ID},
+			Kind: "training.failed", Subject: r.ID,
+			Title: fmt.Sprintf("Training of %s (%s) failed", r.BaseModel, r.Method), Detail: r.ErrorMessage,
+			At: r.FinishedAt, Link: module.Link{Page: "training/runs/" + r.ID},
 		}
 	}
 	return all, nil

@@ -15,12 +15,13 @@ import (
 )
 
 // An attempt is charged once, when it has ended. Its charge goes the way of every charge: through the journal into the
-// ledger, where its row has the attempt's id. An attempt is marked as posted when the ledger has that row. After a crash
-// in between, the start posts the journal before anything is charged; so an attempt without a row was never charged.
+// ledger, where its row has the attempt's id. An attempt is marked as posted when the ledger has that row. After a
+// crash in between, the start posts the journal before anything is charged; so an attempt without a row was never
+// charged.
 //
-// Where several servers share a database, the charge is bound to the journal of one of them before it is written there. It
-// stays with that journal, also when another server leads: until its ledger row is there, or the server has started again,
-// has posted its journal, and hands back what that did not have, or the journal is forgotten.
+// Where several servers share a database, the charge is bound to the journal of one of them before it is written there.
+// It stays with that journal, also when another server leads: until its ledger row is there, or the server has started
+// again, has posted its journal, and hands back what that did not have, or the journal is forgotten.
 
 // provider is what the usage rows of training name as the provider.
 var provider = &live.Provider{Name: "training"}
@@ -112,7 +113,9 @@ func (s *Store) posted(ctx context.Context, a *attempt) (found bool, err error) 
 
 // spend records the charge of an attempt in the journal: at most what is left in the hold.
 func (s *Store) spend(ctx context.Context, a *attempt) error {
-	r, err := db.One[Run](ctx, s.DB.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID)
+	r, err := db.One[Run](
+		ctx, s.DB.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID,
+	)
 	if err != nil {
 		return fmt.Errorf("find the run of an attempt: %w", err)
 	}
@@ -121,13 +124,15 @@ func (s *Store) spend(ctx context.Context, a *attempt) error {
 		return err
 	}
 	tab, err := s.Till.Open(ctx, journal.Charge{
-		Request: a.requestID(), Workspace: a.Workspace, Key: tenant.KeyID(a.RunID), Route: r.Kind, Requested: r.BaseModel,
-		Hold: a.RunID,
+		Request: a.requestID(), Workspace: a.Workspace, Key: tenant.KeyID(a.RunID), Route: r.Kind,
+		Requested: r.BaseModel, Hold: a.RunID,
 	}, min(a.cost(), left))
 	if err != nil {
 		return fmt.Errorf("charge %s: %w", a.requestID(), err)
 	}
-	tab.SetModel(&live.Model{ID: r.BaseModel, Provider: provider}, live.Price{Rates: live.Rates{GPUSecond: a.Rate}}, false)
+	tab.SetModel(
+		&live.Model{ID: r.BaseModel, Provider: provider}, live.Price{Rates: live.Rates{GPUSecond: a.Rate}}, false,
+	)
 	err = tab.Settle(till.Settlement{ //nolint:contextcheck // a settlement outlives its request
 		Outcome: outcome.Finished, Usage: live.Usage{GPUSeconds: a.seconds()}, Counted: true, Capped: true,
 	})

@@ -63,8 +63,8 @@ type Saved struct {
 // SchemaName is the type's name in the OpenAPI document.
 func (Saved) SchemaName() string { return "WorkerCheckpoint" }
 
-// Save commits a checkpoint: every file of its manifest is stored by then. The same checkpoint again is a no-op; another
-// one of the same step, which a resumed attempt makes, replaces it.
+// Save commits a checkpoint: every file of its manifest is stored by then. The same checkpoint again is a no-op;
+// another one of the same step, which a resumed attempt makes, replaces it.
 func (s *Store) Save(ctx context.Context, w Worker, h Hand, in Saved) (Checkpoint, error) {
 	m, err := newManifest(in.Files)
 	if err != nil {
@@ -132,7 +132,9 @@ func (s *Store) commit(ctx context.Context, tx *db.Tx, r *Run, before, c *Checkp
 	if err := s.Artifacts.Refer(ctx, tx, r.Workspace, c.ID, c.Files.Files()...); err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, in, `UPDATE training_runs SET lost = 0 WHERE workspace_id = $1 AND id = $2`, r.ID); err != nil {
+	if _, err := db.Exec(
+		ctx, in, `UPDATE training_runs SET lost = 0 WHERE workspace_id = $1 AND id = $2`, r.ID,
+	); err != nil {
 		return fmt.Errorf("note progress: %w", err)
 	}
 	if hook := s.hooks[r.Kind].Checkpointed; hook != nil {

@@ -114,17 +114,23 @@ func (s *Store) after(ctx context.Context, tx *db.Tx, r *Run, outcome string, d 
 	case r.Wanted == Cancel:
 		return s.move(ctx, tx, r, Cancelled)
 	case r.Wanted == Broke:
-		return s.fail(ctx, tx, r, "budget_exhausted", cmp.Or(r.PausedReason, "the budget is spent")+"; the last checkpoint is kept")
+		return s.fail(ctx, tx, r, "budget_exhausted", cmp.Or(
+			r.PausedReason, "the budget is spent",
+		)+"; the last checkpoint is kept")
 	case r.Wanted == Pause:
 		return s.move(ctx, tx, r, Paused)
 	case outcome == stopped: // the worker ends, and another goes on
 		return s.move(ctx, tx, r, Queued)
 	}
-	if err := s.tell(ctx, tx, r, "warn", fmt.Sprintf("attempt %d: the worker was lost; it is not billed", r.Attempt)); err != nil {
+	if err := s.tell(
+		ctx, tx, r, "warn", fmt.Sprintf("attempt %d: the worker was lost; it is not billed", r.Attempt),
+	); err != nil {
 		return err
 	}
 	if r.Lost++; r.Lost >= maxLost {
-		return s.fail(ctx, tx, r, "workers_lost", fmt.Sprintf("%d workers in a row were lost without a new checkpoint", r.Lost))
+		return s.fail(
+			ctx, tx, r, "workers_lost", fmt.Sprintf("%d workers in a row were lost without a new checkpoint", r.Lost),
+		)
 	}
 	return s.move(ctx, tx, r, Queued)
 }
@@ -144,8 +150,8 @@ func (s *Store) loseExpired(ctx context.Context) error {
 }
 
 // expired returns the attempts whose leases have run out. The only server goes by the times that it has written itself.
-// Several have clocks that differ: the one that leads loses a worker when no heartbeat has come to any of them for the time
-// of a lease, by the clock of its own that nobody sets, and gives one that it sees for the first time longer.
+// Several have clocks that differ: the one that leads loses a worker when no heartbeat has come to any of them for the
+// time of a lease, by the clock of its own that nobody sets, and gives one that it sees for the first time longer.
 func (s *Store) expired(ctx context.Context) ([]attempt, error) {
 	where, args := `ended_at = 0`, []any{}
 	if s.Member.Single() {
@@ -197,7 +203,9 @@ func (s *Store) lose(ctx context.Context, a *attempt) error {
 		if err != nil || now == nil {
 			return err
 		}
-		r, err := db.One[Run](ctx, tx.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID)
+		r, err := db.One[Run](
+			ctx, tx.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID,
+		)
 		if err != nil {
 			return fmt.Errorf("find the run of an attempt: %w", err)
 		}

@@ -11,8 +11,8 @@ import (
 // compareEvery is the interval between two looks at where other nodes keep their files.
 const compareEvery = time.Minute
 
-// compareFiles says where this node keeps files, and warns when another node keeps them elsewhere, until ctx ends: what one
-// of them takes the other cannot read.
+// compareFiles says where this node keeps files, and warns when another node keeps them elsewhere, until ctx ends: what
+// one of them takes the other cannot read.
 func (s *Store) compareFiles(ctx context.Context, d Deps) {
 	if s.Member.Single() {
 		return

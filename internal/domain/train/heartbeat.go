@@ -67,7 +67,9 @@ func (s *Store) Heartbeat(ctx context.Context, w Worker, h Hand, b Beat) (Order,
 	return order, err
 }
 
-var reasons = map[Wanted]string{Pause: "the run was paused", Cancel: "the run was cancelled", Broke: "the budget is spent"}
+var reasons = map[Wanted]string{
+	Pause: "the run was paused", Cancel: "the run was cancelled", Broke: "the budget is spent",
+}
 
 // meter adds the time since the last heartbeat. Time beyond the lease is free: the worker was not known to train.
 func (a *attempt) meter(now clock.Time) {
@@ -129,8 +131,8 @@ func (s *Store) decide(ctx context.Context, tx *db.Tx, r *Run, a *attempt) error
 	return s.want(ctx, tx, r, wanted, reason)
 }
 
-// left returns what is not spent of a run's budget. It may be less, but not less than enough because of what other servers
-// have of it.
+// left returns what is not spent of a run's budget. It may be less, but not less than enough because of what other
+// servers have of it.
 func (s *Store) left(ctx context.Context, r *Run, enough money.Nano) (money.Nano, error) {
 	left, err := s.Holds.Left(ctx, r.Workspace, r.ID, enough)
 	if err != nil {

@@ -22,7 +22,9 @@ func (s *Store) workerRoutes() []api.Route {
 		api.Raw[Info, Given]("/lease", api.Worker, s.serveLease,
 			"Ask for work. It answers when there is some, or with null after 30 seconds"),
 		api.Post("/runs/{id}/heartbeat", api.Worker, s.heartbeat, "Say that the run goes on, and hear what to do"),
-		api.Post("/runs/{id}/events", api.Worker, s.record, "Tell what happened: each number of an attempt is kept once"),
+		api.Post(
+			"/runs/{id}/events", api.Worker, s.record, "Tell what happened: each number of an attempt is kept once",
+		),
 		api.Post("/runs/{id}/uploads", api.Worker, s.offer, "Ask where the files of a checkpoint are sent to"),
 		api.Raw[uploading, api.None]("/runs/{id}/files/{sha256}", api.Worker, s.serveUpload, "Send a file"),
 		api.Get("/runs/{id}/files/{sha256}", api.Worker, s.download, "Fetch a file that the run reads",

@@ -129,7 +129,9 @@ func (s *Store) stillNeeded(ctx context.Context, info Info) error {
 // seen notes what a worker says of itself. A worker whose GPUs have no price is refused: its time could not be charged.
 func (s *Store) seen(ctx context.Context, w Worker, info Info) error {
 	if _, ok := s.Prices.rate(info.GPUType); !ok {
-		return fault.Conflict("there is no price for the GPU type %q: set training.prices in the configuration", info.GPUType)
+		return fault.Conflict(
+			"there is no price for the GPU type %q: set training.prices in the configuration", info.GPUType,
+		)
 	}
 	info.Run, info.Attempt = "", 0 // others of its kind can do the same
 	text, err := json.Marshal(info, json.Deterministic(true))
@@ -274,7 +276,9 @@ func (s *Store) held(ctx context.Context, from scopes, w Worker, h Hand) (*Run, 
 	case a == nil:
 		return nil, nil, fault.StaleLease.New("this worker has no lease of %q with that attempt and fence", h.RunID)
 	}
-	r, err := db.One[Run](ctx, from.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID)
+	r, err := db.One[Run](
+		ctx, from.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID,
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the run of an attempt: %w", err)
 	}

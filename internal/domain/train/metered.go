@@ -142,8 +142,8 @@ func (s *Store) Leased(ctx context.Context, c tenant.Caller, h Hand) (Run, error
 	return *found, nil
 }
 
-// LastBefore returns the last checkpoint of a run whose step is at most this one, or any if that is below 0; nil, if there
-// is none.
+// LastBefore returns the last checkpoint of a run whose step is at most this one, or any if that is below 0; nil, if
+// there is none.
 func (s *Store) LastBefore(ctx context.Context, in db.Scoped, runID string, step int64) (*Checkpoint, error) {
 	if step < 0 {
 		return s.lastCheckpoint(ctx, in, runID)

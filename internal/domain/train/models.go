@@ -110,8 +110,8 @@ func (s *Store) CheckModel(ctx context.Context, ws tenant.ID, baseModel, method,
 	return fault.Invalid("baseModel", fmt.Sprintf("is not one that a worker can train: %s", strings.Join(names, ", ")))
 }
 
-// CheckRoom refuses a run, which was added, beyond the quota of runs, or where no room is left for the model that it makes:
-// a model that was paid for is never refused.
+// CheckRoom refuses a run, which was added, beyond the quota of runs, or where no room is left for the model that it
+// makes: a model that was paid for is never refused.
 func CheckRoom(ctx context.Context, in db.Scoped) error {
 	if err := quota.Check(ctx, in, quota.TrainingRuns, 1); err != nil {
 		return err

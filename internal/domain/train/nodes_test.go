@@ -124,7 +124,8 @@ func (p *pair) wantCharged(id string, want money.Nano) {
 
 const dueCents = 2 * money.Dollar / 100
 
-// The first server dies when its journal has the charge and the ledger does not: the second waits for the first's journal.
+// The first server dies when its journal has the charge and the ledger does not: the second waits for the first's
+// journal.
 func TestAChargeInTheJournalOfADeadServerIsMadeByNoOther(t *testing.T) {
 	both(t, func(t *testing.T, p *pair) {
 		due := p.ended("ftjob_1")

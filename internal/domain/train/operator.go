@@ -14,9 +14,13 @@ type operator struct {
 
 func (o *operator) routes() []api.Route {
 	return []api.Route{
-		api.Post("/workers", api.Operator, o.create, "Mint the token of a training worker", api.Creates, api.ShowsSecret),
+		api.Post(
+			"/workers", api.Operator, o.create, "Mint the token of a training worker", api.Creates, api.ShowsSecret,
+		),
 		api.Get("/workers", api.Operator, o.list, "List training workers, and what they said of themselves"),
-		api.Delete("/workers/{id}", api.Operator, o.revoke, "Revoke a worker's token: what it trains is given to another"),
+		api.Delete(
+			"/workers/{id}", api.Operator, o.revoke, "Revoke a worker's token: what it trains is given to another",
+		),
 	}
 }
 

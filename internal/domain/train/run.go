@@ -1,6 +1,6 @@
 // Package train gives work to trainers. A run is trained by workers, one after another: a worker leases it, sends
-// heartbeats, events and checkpoints, and says how it ended. A worker that is lost is replaced by another, which goes on
-// from the last checkpoint. The time between accepted heartbeats is metered, and paid from the run's named hold.
+// heartbeats, events and checkpoints, and says how it ended. A worker that is lost is replaced by another, which goes
+// on from the last checkpoint. The time between accepted heartbeats is metered, and paid from the run's named hold.
 //
 // What is trained, and what becomes of it, is known by the domains whose runs these are: fine-tuning jobs, GRPO runs,
 // RAFT rounds. They create runs, and are told of their checkpoints and their end (Hooks).

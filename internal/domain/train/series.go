@@ -48,8 +48,8 @@ const (
 	lastMessages = 200
 )
 
-// Series reads the metrics and the last messages of a run. What was measured after the checkpoint that a later attempt went on from is left
-// out: that attempt measured it again.
+// Series reads the metrics and the last messages of a run. What was measured after the checkpoint that a later attempt
+// went on from is left out: that attempt measured it again.
 func (s *Store) Series(ctx context.Context, ws tenant.ID, runID string, points int) (Series, error) {
 	made := Series{Metrics: []Metric{}, Said: []Event{}}
 	at := map[string]int{}
@@ -101,7 +101,8 @@ func (s *Series) add(at map[string]int, e *Event) error {
 	return nil
 }
 
-// thin joins neighbours, so that at most so many points are left. Each keeps the lowest and the highest that it stands for.
+// thin joins neighbours, so that at most so many points are left. Each keeps the lowest and the highest that it stands
+// for.
 func thin(all []Point, most int) []Point {
 	if len(all) <= most {
 		return all

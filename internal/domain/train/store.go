@@ -113,7 +113,9 @@ const runColumns = `workspace_id, id, kind, status, method, base_model, spec, gp
 
 // Find reads a run of a kind.
 func (s *Store) Find(ctx context.Context, in db.Scoped, kind, runID string) (Run, error) {
-	r, err := db.Maybe[Run](ctx, in, `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2 AND kind = $3`, runID, kind)
+	r, err := db.Maybe[Run](
+		ctx, in, `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2 AND kind = $3`, runID, kind,
+	)
 	switch {
 	case err != nil:
 		return Run{}, fmt.Errorf("find a training run: %w", err)
@@ -153,7 +155,8 @@ func (s *Store) Unfinished(ctx context.Context) ([]Need, error) {
 	needs := make([]Need, len(all))
 	for i, r := range all {
 		n := Need{
-			ID: r.ID, Attempt: r.Attempt, Queued: r.Status == Queued, BaseModel: r.BaseModel, GPUType: r.GPUType, GPUCount: r.GPUCount,
+			ID: r.ID, Attempt: r.Attempt, Queued: r.Status == Queued, BaseModel: r.BaseModel, GPUType: r.GPUType,
+			GPUCount: r.GPUCount,
 		}
 		if n.Queued {
 			n.Attempt++
@@ -174,8 +177,9 @@ func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	}
 	now := s.now()
 	r := Run{
-		Workspace: ws, ID: n.ID, Kind: n.Kind, Status: n.Status, Method: n.Method, BaseModel: n.BaseModel, Spec: string(spec),
-		GPUType: n.GPUType, GPUCount: n.GPUCount, Budget: n.Budget, TotalSteps: n.TotalSteps, CreatedAt: now, QueuedAt: now,
+		Workspace: ws, ID: n.ID, Kind: n.Kind, Status: n.Status, Method: n.Method, BaseModel: n.BaseModel,
+		Spec: string(spec), GPUType: n.GPUType, GPUCount: n.GPUCount, Budget: n.Budget, TotalSteps: n.TotalSteps,
+		CreatedAt: now, QueuedAt: now,
 	}
 	if err := s.Holds.Open(ctx, tx, ws, r.ID, "training", n.Budget); err != nil {
 		return Run{}, err
@@ -185,7 +189,8 @@ func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 			wanted, paused_reason, attempt, lost, step, total_steps, tokens, events, error_code, error_message, created_by,
 			created_at, queued_at, started_at, finished_at, settled)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', '', 0, 0, 0, $11, 0, 0, '', '', $12, $13, $13, 0, 0, FALSE)`,
-		r.ID, r.Kind, r.Status, r.Method, r.BaseModel, r.Spec, r.GPUType, r.GPUCount, r.Budget, r.TotalSteps, by.User, now,
+		r.ID, r.Kind, r.Status, r.Method, r.BaseModel, r.Spec, r.GPUType, r.GPUCount, r.Budget, r.TotalSteps, by.User,
+		now,
 	); err != nil {
 		return Run{}, fmt.Errorf("insert a training run: %w", err)
 	}
@@ -194,7 +199,9 @@ func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 }
 
 // Prepared gives a run whose data is ready to the workers: with its final spec and number of steps.
-func (s *Store) Prepared(ctx context.Context, tx *db.Tx, ws tenant.ID, kind, runID string, spec any, totalSteps int64) error {
+func (s *Store) Prepared(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, kind, runID string, spec any, totalSteps int64,
+) error {
 	r, err := s.Find(ctx, tx.In(ws), kind, runID)
 	if err != nil || r.Status != Validating {
 		return err
@@ -236,7 +243,8 @@ func (s *Store) move(ctx context.Context, tx *db.Tx, r *Run, to Status) error {
 		UPDATE training_runs SET status = $4, wanted = $5, paused_reason = $6, attempt = $7, lost = $8, error_code = $9,
 			error_message = $10, queued_at = $11, started_at = $12, finished_at = $13
 		WHERE workspace_id = $1 AND id = $2 AND status = $3`,
-		r.ID, from, to, r.Wanted, r.PausedReason, r.Attempt, r.Lost, r.ErrorCode, r.ErrorMessage, r.QueuedAt, r.StartedAt,
+		r.ID, from, to, r.Wanted, r.PausedReason, r.Attempt, r.Lost, r.ErrorCode, r.ErrorMessage, r.QueuedAt,
+		r.StartedAt,
 		r.FinishedAt)
 	switch {
 	case err != nil:
@@ -258,7 +266,9 @@ func (s *Store) fail(ctx context.Context, tx *db.Tx, r *Run, code, message strin
 
 // Want asks a run to pause or to end. A run without a worker does so at once; a running one when its worker has heard
 // of it. To ask again is a no-op.
-func (s *Store) Want(ctx context.Context, ws tenant.ID, by tenant.Actor, kind, runID string, w Wanted, reason string) error {
+func (s *Store) Want(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, kind, runID string, w Wanted, reason string,
+) error {
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		r, err := s.Find(ctx, tx.In(ws), kind, runID)
 		if err != nil {
@@ -274,7 +284,8 @@ func (s *Store) Want(ctx context.Context, ws tenant.ID, by tenant.Actor, kind, r
 
 func (s *Store) want(ctx context.Context, tx *db.Tx, r *Run, w Wanted, reason string) error {
 	switch {
-	case r.Status == Cancelled && w == Cancel || r.Status == Paused && w == Pause || r.Status == Running && r.Wanted == w:
+	case r.Status == Cancelled && w == Cancel || r.Status == Paused && w == Pause || r.Status == Running &&
+		r.Wanted == w:
 		return nil
 	case r.Status.Final():
 		return fault.Conflict("the run is %s already", r.Status)

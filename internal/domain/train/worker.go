@@ -153,14 +153,18 @@ func (s *Store) RevokeWorker(ctx context.Context, by tenant.Actor, workerID stri
 			return fault.Missing.New("no worker %q", workerID)
 		}
 		now := s.now()
-		if _, err := db.Exec(ctx, across, `UPDATE workers SET revoked_at = $2 WHERE id = $1`, workerID, now); err != nil {
+		if _, err := db.Exec(
+			ctx, across, `UPDATE workers SET revoked_at = $2 WHERE id = $1`, workerID, now,
+		); err != nil {
 			return fmt.Errorf("revoke a worker: %w", err)
 		}
 		if _, err := db.Exec(ctx, across,
 			`UPDATE training_attempts SET lease_until = $2 WHERE worker_id = $1 AND ended_at = 0`, workerID, revoked); err != nil {
 			return fmt.Errorf("end the leases of a worker: %w", err)
 		}
-		return audit.Record(ctx, tx, cmp.Or(before.Workspace, tenant.Server), by, "worker.revoke", workerID, before, nil)
+		return audit.Record(
+			ctx, tx, cmp.Or(before.Workspace, tenant.Server), by, "worker.revoke", workerID, before, nil,
+		)
 	})
 	return err
 }
@@ -182,5 +186,7 @@ func (s *Store) Authenticate(ctx context.Context, token string) (Worker, error) 
 }
 
 func errToken() error {
-	return fault.InvalidKey.New("the worker's token is missing, malformed or revoked: send Authorization: Bearer %s…", apikey.WorkerPrefix)
+	return fault.InvalidKey.New(
+		"the worker's token is missing, malformed or revoked: send Authorization: Bearer %s…", apikey.WorkerPrefix,
+	)
 }

@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// DatabaseClock is PostgreSQL's time in microseconds, at the moment when it is read. Rows that servers read of each other
-// have it: their own clocks may differ.
+// DatabaseClock is PostgreSQL's time in microseconds, at the moment when it is read. Rows that servers read of each
+// other have it: their own clocks may differ.
 const DatabaseClock = `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
 
 // A spender is a key on a day.
@@ -26,7 +26,8 @@ type spender struct {
 	day Day
 }
 
-// spentOf is what a charge counts for in budgets: what was charged, and the cost of an abandoned request that was excused.
+// spentOf is what a charge counts for in budgets: what was charged, and the cost of an abandoned request that was
+// excused.
 func spentOf(c *journal.Charge, charged money.Nano) money.Nano {
 	if c.Outcome == string(outcome.Abandoned) && charged == 0 {
 		return c.Cost
@@ -38,7 +39,10 @@ func spentOf(c *journal.Charge, charged money.Nano) money.Nano {
 func (d *Days) writeBudgets(ctx context.Context, tx *db.Tx, spent map[spender]money.Nano) error {
 	const most = 500 // rows of a statement
 	all := slices.SortedFunc(maps.Keys(spent), func(a, b spender) int {
-		return cmp.Or(strings.Compare(string(a.ws), string(b.ws)), cmp.Compare(a.day, b.day), strings.Compare(string(a.key), string(b.key)))
+		return cmp.Or(
+			strings.Compare(string(a.ws), string(b.ws)), cmp.Compare(a.day, b.day),
+			strings.Compare(string(a.key), string(b.key)),
+		)
 	})
 	for some := range slices.Chunk(all, most) {
 		var rows []string

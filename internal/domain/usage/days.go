@@ -41,8 +41,8 @@ type tagDay struct {
 // NewDays returns a writer of the rows of days.
 func NewDays() *Days { return &Days{now: clock.Now, tags: map[tagDay]map[string]string{}} }
 
-// Of has d write what keys spend of their budgets too, for the other servers on the database. node is the id of the journal
-// that is posted.
+// Of has d write what keys spend of their budgets too, for the other servers on the database. node is the id of the
+// journal that is posted.
 func (d *Days) Of(node string) *Days {
 	d.node = node
 	return d
@@ -77,7 +77,8 @@ func (b *Batch) Add(c *journal.Charge, charged money.Nano) {
 		b.spent[spender{at.ws, c.Key, at.day}] += spent
 	}
 	one := Used{
-		Requests: 1, Input: c.Usage.Input, Cached: c.Usage.Cached, Output: c.Usage.Output, Cost: c.Cost, Charged: charged,
+		Requests: 1, Input: c.Usage.Input, Cached: c.Usage.Cached, Output: c.Usage.Output, Cost: c.Cost,
+		Charged: charged,
 	}
 	if c.Outcome != finished && failed[c.Outcome] {
 		one.Errors = 1
@@ -156,7 +157,9 @@ func (d *Days) Write(ctx context.Context, tx *db.Tx, batch *Batch) error {
 }
 
 func comparePlaces(a, b place) int {
-	return cmp.Or(strings.Compare(string(a.ws), string(b.ws)), cmp.Compare(a.day, b.day), strings.Compare(a.model, b.model),
+	return cmp.Or(strings.Compare(
+		string(a.ws), string(b.ws),
+	), cmp.Compare(a.day, b.day), strings.Compare(a.model, b.model),
 		strings.Compare(a.key, b.key), strings.Compare(a.tag, b.tag))
 }
 
@@ -210,8 +213,9 @@ func (d *Days) bounded(ctx context.Context, tx *db.Tx, batch *Batch) (map[place]
 }
 
 // tag returns the tag under which a request counts. What a transaction that is rolled back has added stays known: the
-// bound is reached a little sooner then. Where other servers post to the same day, a tag that is not known has the stored
-// ones read again, once in a transaction: read has the days that were. Postings at once may pass the bound by what they add.
+// bound is reached a little sooner then. Where other servers post to the same day, a tag that is not known has the
+// stored ones read again, once in a transaction: read has the days that were. Postings at once may pass the bound by
+// what they add.
 func (d *Days) tag(ctx context.Context, tx *db.Tx, in tagDay, sent string, read map[tagDay]bool) (string, error) {
 	known, ok := d.tags[in]
 	if _, counted := known[sent]; !ok || d.node != "" && !counted && len(known) < MaxTags && !read[in] {

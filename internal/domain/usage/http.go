@@ -122,7 +122,9 @@ func NewSeries(points []Point, top int) Series {
 		s.Groups = append(s.Groups, SeriesGroup{Group: group, Used: *sum})
 	}
 	slices.SortFunc(s.Groups, func(a, b SeriesGroup) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Group, b.Group))
+		return cmp.Or(
+			cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Group, b.Group),
+		)
 	})
 	if len(s.Groups) > top {
 		rest := SeriesGroup{Rest: true}

@@ -12,8 +12,8 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// Several servers post to the same rows at once, while days are closed: no sum loses a charge or has one twice. The bound of
-// tags is one for all, but for the postings that are under way when it is reached.
+// Several servers post to the same rows at once, while days are closed: no sum loses a charge or has one twice. The
+// bound of tags is one for all, but for the postings that are under way when it is reached.
 func TestConcurrentPostersKeepSumsExact(t *testing.T) {
 	dbtest.EachMigrated(t, func(t *testing.T, folder string, url secret.Text) {
 		first := dbtest.Open(t, folder, url)

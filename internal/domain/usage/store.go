@@ -176,8 +176,8 @@ func cutPoints(ctx context.Context, in db.Scoped, f Filter, by, group string, pi
 	return points, nil
 }
 
-// finePoints reads the rows of days by the filters of model and key, with which the key of the table begins. It looks each
-// day up, instead of reading all rows of the days.
+// finePoints reads the rows of days by the filters of model and key, with which the key of the table begins. It looks
+// each day up, instead of reading all rows of the days.
 func finePoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point, error) {
 	args := []any{f.From, f.To}
 	var condition strings.Builder

@@ -37,7 +37,8 @@ const finished = string(outcome.Finished)
 
 // failed lists the outcomes that count as errors.
 var failed = map[string]bool{
-	string(outcome.Died): true, string(outcome.Nothing): true, string(outcome.Broken): true, string(outcome.Killed): true,
+	string(outcome.Died): true, string(outcome.Nothing): true, string(outcome.Broken): true,
+	string(outcome.Killed): true,
 }
 
 // A Day counts the days since 1970, in UTC.
@@ -130,8 +131,8 @@ type cut struct {
 	picks [2]string // the dimensions of the filters, in the order of dimensions; empty for none
 }
 
-// cuts lists them all. A filter of the dimension that a series is grouped by needs none of its own. By tag, with filters
-// of model and key, the rows of days are found by the key of their table.
+// cuts lists them all. A filter of the dimension that a series is grouped by needs none of its own. By tag, with
+// filters of model and key, the rows of days are found by the key of their table.
 var cuts = []cut{
 	{by: "none"},
 	{by: "model"},

@@ -54,8 +54,8 @@ func find(ctx context.Context, in db.Scoped, by tenant.Caller, viewID string) (V
 func (s *Store) Create(ctx context.Context, by tenant.Caller, n NewView) (View, error) {
 	now := clock.Now()
 	v := View{
-		ID: id.New("view"), Object: object, Page: n.Page, Name: n.Name, Query: n.Query, Shared: n.Shared, Owner: by.User,
-		CreatedAt: now, UpdatedAt: now,
+		ID: id.New("view"), Object: object, Page: n.Page, Name: n.Name, Query: n.Query, Shared: n.Shared,
+		Owner: by.User, CreatedAt: now, UpdatedAt: now,
 	}
 	v.clean()
 	if err := v.check(); err != nil {

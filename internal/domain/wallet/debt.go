@@ -37,8 +37,8 @@ func (s *Store) Fund(
 	return transferID, audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), credit{before}, credit{after})
 }
 
-// TakeBack takes an amount out of a wallet that a payment brought into it: what is free now, and the rest becomes a debt
-// of that id. Nothing that a request or a named hold has set aside is taken, so no wallet falls below zero.
+// TakeBack takes an amount out of a wallet that a payment brought into it: what is free now, and the rest becomes a
+// debt of that id. Nothing that a request or a named hold has set aside is taken, so no wallet falls below zero.
 //
 // What is taken is held in memory. The caller calls release when the change is in force or was rolled back; repeating
 // it is a no-op.

@@ -21,8 +21,8 @@ import (
 //	balance − what open holds have left − slices of the wallet = available >= 0
 //	amount of an open hold − spent − slices of the hold = available in it >= 0
 //
-// The transaction that takes a slice reads both sides, and is serializable, so no servers together can take more than there
-// is. A charge leaves the wallet and the slice in one transaction.
+// The transaction that takes a slice reads both sides, and is serializable, so no servers together can take more than
+// there is. A charge leaves the wallet and the slice in one transaction.
 //
 // In memory a slice grows after the transaction that takes has committed, and shrinks before the one that gives back
 // begins. So what requests hold and what is not posted is never more than the row, whatever becomes of a transaction.
@@ -43,8 +43,8 @@ type Escrow struct {
 	slots map[payer]*slot
 }
 
-// A refusal is the proof that an amount was not free, at a moment after it was begun. It holds for every request of that
-// much that waited then.
+// A refusal is the proof that an amount was not free, at a moment after it was begun. It holds for every request of
+// that much that waited then.
 type refusal struct {
 	begun  time.Time
 	amount money.Nano
@@ -124,11 +124,11 @@ func (e *Escrow) all() []*slot {
 }
 
 const (
-	// acquireTimeout bounds how long a request waits for money: as long as the lease of a server that does not answer, and
-	// a second.
+	// acquireTimeout bounds how long a request waits for money: as long as the lease of a server that does not answer,
+	// and a second.
 	acquireTimeout = 3 * time.Second
-	// scarceFor is how long nothing is kept of a payer after it was recalled, or was too small to be divided. It is longer
-	// than an acquisition, which relies on that: see Acquire.
+	// scarceFor is how long nothing is kept of a payer after it was recalled, or was too small to be divided. It is
+	// longer than an acquisition, which relies on that: see Acquire.
 	scarceFor = 5 * time.Second
 	// share is which part of what is available a server takes beyond what a request needs: the twentieth.
 	share = 20
@@ -153,8 +153,8 @@ func late(err error) error {
 // It refuses only when there was a moment at which all servers together did not have so much free. When others have
 // slices, it recalls them: everybody gives back what is free, and from then on keeps nothing that becomes free, so that
 // new requests come to the ledger for each amount. When all have answered, nothing is free but what is available, or on
-// its way back. A second recall brings in what was on its way at that moment. If nobody has taken anything in between and
-// the amount is still not available, it was not free at that moment. If somebody has, it asks again.
+// its way back. A second recall brings in what was on its way at that moment. If nobody has taken anything in between
+// and the amount is still not available, it was not free at that moment. If somebody has, it asks again.
 func (e *Escrow) Acquire(ctx context.Context, from funds.Payer, amount money.Nano) (funds.Hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
@@ -187,9 +187,9 @@ func (e *Escrow) Acquire(ctx context.Context, from funds.Payer, amount money.Nan
 	return hold, err
 }
 
-// insist tries until it succeeds, recalling what others have, or until it is proven that there is too little. try returns
-// what it found, and what this server has free itself, which gather says is to be given back too. The caller has the slot's
-// turn.
+// insist tries until it succeeds, recalling what others have, or until it is proven that there is too little. try
+// returns what it found, and what this server has free itself, which gather says is to be given back too. The caller
+// has the slot's turn.
 func (e *Escrow) insist(ctx context.Context, s *slot, gather bool, try func() (pot, money.Nano, bool, error)) error {
 	var before pot
 	for round := 0; ; round++ {
@@ -213,9 +213,9 @@ func (e *Escrow) insist(ctx context.Context, s *slot, gather bool, try func() (p
 	}
 }
 
-// take takes what a request needs beyond what is free in the slice, or more if that is a small part of what there is, and
-// holds it. It returns whether the need fits into what there was, what was available, and what was free in the slice. If it
-// fits and nothing is held, others have used meanwhile what was free.
+// take takes what a request needs beyond what is free in the slice, or more if that is a small part of what there is,
+// and holds it. It returns whether the need fits into what there was, what was available, and what was free in the
+// slice. If it fits and nothing is held, others have used meanwhile what was free.
 func (e *Escrow) take(ctx context.Context, s *slot, need money.Nano) (
 	hold funds.Hold, ok, fits bool, p pot, free money.Nano, err error,
 ) {
@@ -255,9 +255,9 @@ func (e *Escrow) take(ctx context.Context, s *slot, need money.Nano) (
 	return hold, ok, true, p, free, nil
 }
 
-// size returns how much to take for a request that lacks an amount: nothing if it does not fit; exactly what it lacks if
-// that is much of what there is, or somebody else needs the rest; else as much as fills the slice up, but no more than a
-// part of what there is. It is never negative: only giveBack makes a slice smaller.
+// size returns how much to take for a request that lacks an amount: nothing if it does not fit; exactly what it lacks
+// if that is much of what there is, or somebody else needs the rest; else as much as fills the slice up, but no more
+// than a part of what there is. It is never negative: only giveBack makes a slice smaller.
 func size(available, lacks, room money.Nano, scarce bool) (grant money.Nano, filled bool) {
 	most := available / share
 	switch {
@@ -293,8 +293,8 @@ func (e *Escrow) beScarce(s *slot) {
 	e.funds.SetScarce(s.funds(), true)
 }
 
-// change runs a transaction that changes the row of a slice by what decide returns, and nothing if that is 0. It notes a
-// change whose answer to COMMIT is lost. The caller has settled the last one. s.mu is held.
+// change runs a transaction that changes the row of a slice by what decide returns, and nothing if that is 0. It notes
+// a change whose answer to COMMIT is lost. The caller has settled the last one. s.mu is held.
 func (e *Escrow) change(ctx context.Context, s *slot, decide func(*db.Tx) (money.Nano, error)) error {
 	err := e.changing(ctx, s, false, decide)
 	if errors.Is(err, errSliceMoved) { // the row was dropped since
@@ -379,9 +379,9 @@ func (e *Escrow) settled(ctx context.Context, s *slot) error {
 	return e.settle(ctx, s)
 }
 
-// giveBack gives back what is free in a slice beyond an amount. answer says that all recalls are answered by that, also if
-// nothing was free: each try of the transaction takes out what is free then, so that it answers no recall that is newer
-// than what it gives back. s.mu is held.
+// giveBack gives back what is free in a slice beyond an amount. answer says that all recalls are answered by that, also
+// if nothing was free: each try of the transaction takes out what is free then, so that it answers no recall that is
+// newer than what it gives back. s.mu is held.
 func (e *Escrow) giveBack(ctx context.Context, s *slot, keep money.Nano, answer bool) error {
 	if err := e.settle(ctx, s); err != nil {
 		return err
@@ -417,7 +417,9 @@ func (e *Escrow) recall(ctx context.Context, s *slot) error {
 		return err
 	}
 	// The slices of holds that have ended are of the wallet. This server may not have heard yet of an end.
-	if err := e.answerRecalls(ctx, func(p payer) bool { return p.ws == s.ws && p.hold != "" && s.hold == "" }); err != nil {
+	if err := e.answerRecalls(ctx, func(p payer) bool {
+		return p.ws == s.ws && p.hold != "" && s.hold == ""
+	}); err != nil {
 		return err
 	}
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {

@@ -172,8 +172,8 @@ func TestANamedHoldIsSpentOnAllServersAndNotBeyondItsAmount(t *testing.T) {
 	drainAll(t, d, all)
 }
 
-// Servers that post to the same wallet at once do not start anew: once they had to, they wait for each other before they
-// read anything.
+// Servers that post to the same wallet at once do not start anew: once they had to, they wait for each other before
+// they read anything.
 func TestServersThatPostToOneWalletTakeTurns(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)
 	all := make([]*process, 3)
@@ -305,8 +305,8 @@ func TestARecallDoesNotWaitForThatOfAnotherWallet(t *testing.T) {
 	all[0].open("ws_b", "req_2", 20*worst).Drop()
 }
 
-// What a journal has of a hold that has ended, without a slice, is paid from the wallet: a release that knew no slices may
-// have written it.
+// What a journal has of a hold that has ended, without a slice, is paid from the wallet: a release that knew no slices
+// may have written it.
 func TestARecoveredChargeOfAnEndedHoldIsPaidFromTheWallet(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)
 	b := startProcess(t, d, journaltest.NewDisk())

@@ -217,8 +217,8 @@ func (e *Escrow) drop(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// Leave gives back all that is free, of every payer: nothing is held any more, as a rule. Slices of which nothing is held,
-// and everything is posted, go back in one transaction.
+// Leave gives back all that is free, of every payer: nothing is held any more, as a rule. Slices of which nothing is
+// held, and everything is posted, go back in one transaction.
 func (e *Escrow) Leave(ctx context.Context) error {
 	var failed error
 	var empty []payer

@@ -103,8 +103,9 @@ type sliceRow struct {
 
 func (r *sliceRow) payer() payer { return payer{r.WorkspaceID, r.HoldID} }
 
-// lockSlice adds the row of a slice when it is missing, and locks it. It waits for a transaction that is changing it. A new
-// row owes no answer to earlier recalls: nothing was in it. A recall that goes on meanwhile sees that something was taken.
+// lockSlice adds the row of a slice when it is missing, and locks it. It waits for a transaction that is changing it. A
+// new row owes no answer to earlier recalls: nothing was in it. A recall that goes on meanwhile sees that something was
+// taken.
 func lockSlice(ctx context.Context, tx *db.Tx, p payer, node string) (sliceRow, error) {
 	in := tx.In(p.ws)
 	_, err := db.Exec(ctx, in, `
@@ -123,9 +124,11 @@ func lockSlice(ctx context.Context, tx *db.Tx, p payer, node string) (sliceRow, 
 	return row, nil
 }
 
-// moveSlice adds an amount to a slice, or takes it out, if its turn is what this server left. held is what its requests hold.
-// answer says that all recalls so far are answered by that.
-func moveSlice(ctx context.Context, tx *db.Tx, p payer, node string, turn int64, by, held money.Nano, answer bool) error {
+// moveSlice adds an amount to a slice, or takes it out, if its turn is what this server left. held is what its requests
+// hold. answer says that all recalls so far are answered by that.
+func moveSlice(
+	ctx context.Context, tx *db.Tx, p payer, node string, turn int64, by, held money.Nano, answer bool,
+) error {
 	set := ""
 	if answer {
 		set = `, answered = COALESCE((SELECT MAX(asked) FROM wallet_recalls r
@@ -186,14 +189,16 @@ func recalled(ctx context.Context, d *db.DB, node string) ([]payer, error) {
 	return all, nil
 }
 
-// lockSlices reads a server's slices of some workspaces, and locks them in one order. A posting waits here for a request
-// that changes one of them, instead of starting anew after it has written everything.
+// lockSlices reads a server's slices of some workspaces, and locks them in one order. A posting waits here for a
+// request that changes one of them, instead of starting anew after it has written everything.
 func lockSlices(ctx context.Context, tx *db.Tx, node string, of []tenant.ID) (map[payer]money.Nano, error) {
 	return readSlices(ctx, tx.Across(acrossSlices), node, of, "FOR UPDATE")
 }
 
 // readSlices reads a server's slices of some workspaces. lock ends the statement; it may be empty.
-func readSlices(ctx context.Context, s db.Scoped, node string, of []tenant.ID, lock string) (map[payer]money.Nano, error) {
+func readSlices(
+	ctx context.Context, s db.Scoped, node string, of []tenant.ID, lock string,
+) (map[payer]money.Nano, error) {
 	all := map[payer]money.Nano{}
 	for some := range slices.Chunk(slices.Sorted(slices.Values(of)), balanceBatch) {
 		args, marks := parameters(some, 2)
@@ -285,7 +290,9 @@ func loseSlices(ctx context.Context, tx *db.Tx, node string) ([]sliceRow, error)
 		}
 	}
 	columns := []string{"workspace_id", "hold_id", "node", "amount", "at"}
-	if err := db.Merge(ctx, across, "wallet_losses", columns, 3, "amount = wallet_losses.amount + excluded.amount", lost); err != nil {
+	if err := db.Merge(
+		ctx, across, "wallet_losses", columns, 3, "amount = wallet_losses.amount + excluded.amount", lost,
+	); err != nil {
 		return nil, fmt.Errorf("note what a server has lost: %w", err)
 	}
 	return rows, nil

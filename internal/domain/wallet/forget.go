@@ -17,11 +17,13 @@ type loss struct {
 	Amount money.Nano `json:"at_most_usd"`
 }
 
-// Forget gives back the slices of a server whose membership is over and whose journal will never be read again. It notes
-// how much may have been spent there and was not posted: at most what the slices were, which it returns. What the server
-// posts all the same is the operator's overage.
+// Forget gives back the slices of a server whose membership is over and whose journal will never be read again. It
+// notes how much may have been spent there and was not posted: at most what the slices were, which it returns. What the
+// server posts all the same is the operator's overage.
 func Forget(ctx context.Context, tx *db.Tx, by tenant.Actor, node string) (atMost money.Nano, err error) {
-	live, err := db.One[int64](ctx, tx.Across(acrossSlices), `SELECT COUNT(*) FROM nodes WHERE id = $1 AND NOT ended`, node)
+	live, err := db.One[int64](
+		ctx, tx.Across(acrossSlices), `SELECT COUNT(*) FROM nodes WHERE id = $1 AND NOT ended`, node,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -37,7 +39,9 @@ func Forget(ctx context.Context, tx *db.Tx, by tenant.Actor, node string) (atMos
 			continue
 		}
 		atMost += r.Amount
-		if err := audit.Record(ctx, tx, r.WorkspaceID, by, "wallet.forget", node, nil, loss{node, r.HoldID, r.Amount}); err != nil {
+		if err := audit.Record(ctx, tx, r.WorkspaceID, by, "wallet.forget", node, nil, loss{
+			node, r.HoldID, r.Amount,
+		}); err != nil {
 			return 0, err
 		}
 	}

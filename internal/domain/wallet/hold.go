@@ -79,8 +79,8 @@ func (h *Holds) Open(ctx context.Context, tx *db.Tx, ws tenant.ID, id, kind stri
 	return nil
 }
 
-// openShared opens a hold in a wallet that is shared with other servers. Money that they, or this one, have taken and do not
-// use is gathered while the transaction is rolled back; then it runs again.
+// openShared opens a hold in a wallet that is shared with other servers. Money that they, or this one, have taken and
+// do not use is gathered while the transaction is rolled back; then it runs again.
 func (h *Holds) openShared(ctx context.Context, tx *db.Tx, ws tenant.ID, id, kind string, amount money.Nano) error {
 	there, err := findHold(ctx, tx.In(ws), id)
 	if err != nil {
@@ -119,7 +119,9 @@ func (l *lacking) Unwrap() error { return l.error }
 func (l *lacking) Again(ctx context.Context) error {
 	err := l.escrow.Gather(ctx, l.payer, l.amount)
 	if short := (*funds.Short)(nil); errors.As(err, &short) {
-		return fault.InsufficientBalance.New("the wallet has $%s free, and $%s are to be set aside", short.Free, l.amount)
+		return fault.InsufficientBalance.New(
+			"the wallet has $%s free, and $%s are to be set aside", short.Free, l.amount,
+		)
 	}
 	return err
 }
@@ -206,8 +208,8 @@ func (h *Holds) unposted(ws tenant.ID, id string) money.Nano {
 	return h.funds.Unposted(funds.Payer{Workspace: ws, Hold: id})
 }
 
-// Left returns what is free in a hold now: 0 when it has ended. It may miss what other servers have, unless that makes it
-// less than enough.
+// Left returns what is free in a hold now: 0 when it has ended. It may miss what other servers have, unless that makes
+// it less than enough.
 func (h *Holds) Left(ctx context.Context, ws tenant.ID, id string, enough money.Nano) (money.Nano, error) {
 	if h.escrow == nil {
 		return h.funds.Left(ws, id), nil

@@ -11,8 +11,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// limits are what the charges of a batch may take: what is in this server's slices. What an earlier process, or an earlier
-// release, has left in the journal may also take what is available. nil is no limit.
+// limits are what the charges of a batch may take: what is in this server's slices. What an earlier process, or an
+// earlier release, has left in the journal may also take what is available. nil is no limit.
 type limits struct {
 	sliced map[payer]money.Nano
 	spare  map[payer]money.Nano // available besides

@@ -106,8 +106,8 @@ func (w *wire) arm(cut func(server net.Conn, commit []byte)) {
 	w.armed = cut
 }
 
-// The answer to a COMMIT is lost on a real connection. Where wallets are shared, a hold is its row alone: its money is set
-// aside when the row has committed, and free when it never will.
+// The answer to a COMMIT is lost on a real connection. Where wallets are shared, a hold is its row alone: its money is
+// set aside when the row has committed, and free when it never will.
 func TestALostAnswerToCommitNeitherLeaksNorFreesAHold(t *testing.T) {
 	type late = chan func()
 	for name, one := range map[string]struct {

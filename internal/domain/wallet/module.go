@@ -29,7 +29,10 @@ func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.M
 		Alarms:     s.Alarms,
 		Background: background,
 		Setup: []module.Step{
-			{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: s.Funded},
+			{
+				ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup",
+				Done: s.Funded,
+			},
 			{ID: "send_request", Action: "send a chat completion: POST /v1/chat/completions with the model sim/chat, or one of GET /v1/models", Done: s.Used},
 		},
 	}

@@ -28,7 +28,10 @@ func (o *Operator) Routes() []api.Route {
 		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance, and its open holds"),
 		api.Post("/wallet/topups", api.Operator, o.topUp, "Add money to a wallet", api.Creates),
 		api.Get("/usage", api.Operator, o.usage, "List what requests used and cost, newest first"),
-		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows, and that no row was changed or removed", api.Long),
+		api.Get(
+			"/ledger/verification", api.Operator, o.verify,
+			"Prove the ledger's invariants from its rows, and that no row was changed or removed", api.Long,
+		),
 	}
 }
 

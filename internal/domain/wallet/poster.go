@@ -72,7 +72,9 @@ func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *
 		db:    d, journal: j, funds: f, log: log, tx: d.Tx,
 		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 	}
-	p.insert = func(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
+	p.insert = func(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (
+		map[payer]money.Nano, error,
+	) {
 		return postUsage(ctx, tx, days, batch, p.within)
 	}
 	if d.Engine == db.Postgres {
@@ -319,8 +321,8 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// turnsAfterConflict is how many postings wait for their turn after one had to start anew: those of half a minute. Servers
-// that post to different wallets have no conflicts and do not wait.
+// turnsAfterConflict is how many postings wait for their turn after one had to start anew: those of half a minute.
+// Servers that post to different wallets have no conflicts and do not wait.
 const turnsAfterConflict = 60
 
 // resolveInDoubt commits the batch in doubt, if there is one.
@@ -383,8 +385,8 @@ const (
 	postTimeout = 5 * time.Second
 )
 
-// SyncLoop syncs the journal until ctx ends, whatever the state of the database, and wakes Run when there is something to
-// post. When everything is synced and posted, it sleeps until the journal is written again.
+// SyncLoop syncs the journal until ctx ends, whatever the state of the database, and wakes Run when there is something
+// to post. When everything is synced and posted, it sleeps until the journal is written again.
 func (p *Poster) SyncLoop(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()

@@ -27,7 +27,10 @@ func (h *Handler) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/wallet", api.SessionMember, h.show, "Show the balance, and what holds money"),
 		api.Get("/ledger", api.SessionMember, h.ledger, "List the transfers of the wallet, newest first"),
-		api.Get("/ledger/proof", api.SessionMember, h.proof, "Check the balances against the ledger's entries, and show the signed heads of its chain"),
+		api.Get(
+			"/ledger/proof", api.SessionMember, h.proof,
+			"Check the balances against the ledger's entries, and show the signed heads of its chain",
+		),
 	}
 }
 
@@ -51,7 +54,8 @@ func (h *Handler) show(ctx context.Context, caller tenant.Caller, _ api.None) (O
 		return OwnWallet{}, err
 	}
 	w := OwnWallet{
-		Object: "wallet", Balance: balance, Free: balance.Balance - balance.Held, Running: balance.Held, Holds: append([]OpenHold{}, holds...),
+		Object: "wallet", Balance: balance, Free: balance.Balance - balance.Held, Running: balance.Held,
+		Holds: append([]OpenHold{}, holds...),
 	}
 	for _, hold := range holds {
 		w.Running -= hold.Left
@@ -168,7 +172,9 @@ func (h *Handler) proof(ctx context.Context, caller tenant.Caller, _ api.None) (
 	heads, err := h.sealer.Heads(ctx)
 	proof.Heads = []LedgerHead{}
 	for _, head := range heads {
-		proof.Heads = append(proof.Heads, LedgerHead{head.Head, vault.Signature{Alg: "EdDSA", KeyID: head.KeyID, JWS: head.JWS}})
+		proof.Heads = append(proof.Heads, LedgerHead{head.Head, vault.Signature{
+			Alg: "EdDSA", KeyID: head.KeyID, JWS: head.JWS,
+		}})
 	}
 	return proof, err
 }

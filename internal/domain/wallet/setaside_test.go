@@ -58,8 +58,8 @@ func (b *process) requests() string {
 	return strings.Join(all, " ")
 }
 
-// A charge whose posting panics is set aside: its bytes are kept, the proof names it, its wallet is not charged, and all
-// others are posted. A start after it succeeds.
+// A charge whose posting panics is set aside: its bytes are kept, the proof names it, its wallet is not charged, and
+// all others are posted. A start after it succeeds.
 func TestAChargeWhosePostingPanicsIsSetAsideAndNotForgotten(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := startProcess(t, d, journaltest.NewDisk())

@@ -20,9 +20,10 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// The simulator drives two to four servers on one PostgreSQL, each with the real till, funds, journal, poster and escrow,
-// through random interleavings of requests, named holds, postings, recalls and accidents, one step at a time. It compares the
-// ledger with what callers were told, and what servers have in memory with their slices. Steps follow from the seed:
+// The simulator drives two to four servers on one PostgreSQL, each with the real till, funds, journal, poster and
+// escrow, through random interleavings of requests, named holds, postings, recalls and accidents, one step at a time.
+// It compares the ledger with what callers were told, and what servers have in memory with their slices. Steps follow
+// from the seed:
 // -run SimulatedServers -seed N replays a failure.
 func TestSimulatedServersNeverLoseOrDoubleACharge(t *testing.T) {
 	simulateServers(t, 6)
@@ -344,7 +345,8 @@ func (s *servers) tx(fn func(*db.Tx) error) error {
 	return err
 }
 
-// heard is what servers do when something is recalled. Those that do not answer are found dead, unless the caller leaves.
+// heard is what servers do when something is recalled. Those that do not answer are found dead, unless the caller
+// leaves.
 func (s *servers) heard() {
 	for _, v := range s.all {
 		switch {

@@ -11,9 +11,9 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// Spent returns what the requests of each key of a workspace count for in budgets, in the UTC day and month of a time and
-// before that time: what was charged, and the cost of abandoned requests that were excused. It posts the journal first, so
-// that everything settled before the call counts.
+// Spent returns what the requests of each key of a workspace count for in budgets, in the UTC day and month of a time
+// and before that time: what was charged, and the cost of abandoned requests that were excused. It posts the journal
+// first, so that everything settled before the call counts.
 func (p *Poster) Spent(ctx context.Context, ws tenant.ID, before clock.Time) (map[tenant.KeyID]meter.Spent, error) {
 	if err := p.Drain(ctx); err != nil {
 		return nil, err

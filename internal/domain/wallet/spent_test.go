@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// What a key spent comes from the rows of usage and from what the journal still holds: by the UTC day and month, by cost,
-// and never another workspace's.
+// What a key spent comes from the rows of usage and from what the journal still holds: by the UTC day and month, by
+// cost, and never another workspace's.
 func TestWhatAKeySpentSurvivesTheProcessAndIsByDayAndMonth(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := startProcess(t, d, journaltest.NewDisk())

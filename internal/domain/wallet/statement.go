@@ -111,7 +111,9 @@ func months(days []dayRow, now clock.Time) (all []MonthTotal) {
 	}
 	first := clock.Time(days[0].Day * microsPerDay).Std()
 	balance := money.Nano(0)
-	for start := time.Date(first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC); clock.Of(start) <= now; start = start.AddDate(0, 1, 0) {
+	for start := time.Date(
+		first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC,
+	); clock.Of(start) <= now; start = start.AddDate(0, 1, 0) {
 		m := newMonth(start, now)
 		m.Opening, m.Closing = balance, balance
 		for len(days) > 0 && days[0].Day < dayOf(m.To) {
@@ -138,7 +140,9 @@ func (s *Store) Statement(ctx context.Context, ws tenant.ID, month string, now c
 	if err != nil || start.Format(monthLayout) != month {
 		return made, fault.Invalid("month", "must be a month such as 2026-11")
 	}
-	made = Statement{Object: "statement", MonthTotal: newMonth(start, now), Transfers: []Movement{}, Lines: []UsageLine{}}
+	made = Statement{
+		Object: "statement", MonthTotal: newMonth(start, now), Transfers: []Movement{}, Lines: []UsageLine{},
+	}
 	err = s.db.SnapshotIn(ctx, ws, func(in db.Scoped) error {
 		days, err := readDays(ctx, in, made.To)
 		if err != nil {
@@ -177,8 +181,8 @@ func movements(ctx context.Context, in db.Scoped, from, to clock.Time) ([]Moveme
 	return all, nil
 }
 
-// lateCharges is how long before a month the requests began whose charges are looked for first. The ledger takes a charge
-// seconds after its request; after an outage it may be longer.
+// lateCharges is how long before a month the requests began whose charges are looked for first. The ledger takes a
+// charge seconds after its request; after an outage it may be longer.
 const lateCharges = 7 * 24 * time.Hour
 
 // usageLines sums up the usage rows that the ledger took in a month. They sum to the ledger's own figure: rows of

@@ -20,8 +20,9 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// A statement is the ledger: whatever was credited, charged and taken back in whatever months, opening, movements, usage
-// and closing fit to the nano, each month begins where the one before ended, and the lines of usage sum to the usage.
+// A statement is the ledger: whatever was credited, charged and taken back in whatever months, opening, movements,
+// usage and closing fit to the nano, each month begins where the one before ended, and the lines of usage sum to the
+// usage.
 func TestStatementsReconcileWithTheLedgerToTheNano(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		count := 0

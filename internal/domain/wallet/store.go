@@ -289,9 +289,9 @@ func awaitTurn(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// whileNothingIsPosted waits until nothing is being posted, so that the ledger and what is not posted can be read together,
-// and lets nothing be posted until release is called, or two seconds have passed. It waits only briefly, and not at all in
-// a transaction, for which the posting may wait: then a figure may count what is just being posted twice.
+// whileNothingIsPosted waits until nothing is being posted, so that the ledger and what is not posted can be read
+// together, and lets nothing be posted until release is called, or two seconds have passed. It waits only briefly, and
+// not at all in a transaction, for which the posting may wait: then a figure may count what is just being posted twice.
 func whileNothingIsPosted(ctx context.Context, f *funds.Funds) (release func()) {
 	if db.Bound(ctx) {
 		return func() {}
@@ -307,8 +307,8 @@ func whileNothingIsPosted(ctx context.Context, f *funds.Funds) (release func()) 
 	return func() {}
 }
 
-// Show returns a workspace's money now, with what running requests hold of it. Where the wallet is shared, it has what the
-// ledger has and what this server has not posted; what other servers have settled, or hold, counts when they post.
+// Show returns a workspace's money now, with what running requests hold of it. Where the wallet is shared, it has what
+// the ledger has and what this server has not posted; what other servers have settled, or hold, counts when they post.
 func (s *Store) Show(ctx context.Context, ws tenant.ID) (funds.Balance, error) {
 	b, e := s.funds.Balance(ws), s.escrow()
 	if e == nil {

@@ -28,9 +28,9 @@ var usageColumns = []string{
 // usageLayout is how usage rows are hashed.
 var usageLayout = chain.NewLayout("usage_rows", usageColumns)
 
-// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It adds them to the
-// rows of their days, and what the named holds paid to what they have spent. It returns what the wallets and the holds
-// paid.
+// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It adds them to
+// the rows of their days, and what the named holds paid to what they have spent. It returns what the wallets and the
+// holds paid.
 func postUsage(
 	ctx context.Context, tx *db.Tx, days *usage.Days, batch map[tenant.ID][]*journal.Charge, within *limits,
 ) (map[payer]money.Nano, error) {
@@ -95,7 +95,8 @@ func newUsageBatch(batch map[tenant.ID][]*journal.Charge) *usageBatch {
 		n += len(charges)
 	}
 	return &usageBatch{
-		rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width), prices: map[live.Rates]string{},
+		rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width),
+		prices: map[live.Rates]string{},
 	}
 }
 
@@ -108,7 +109,9 @@ func (s *usageBatch) add(t *transfer, c *journal.Charge, charged money.Nano) err
 	u, width := &c.Usage, len(usageColumns)
 	row := s.text(s.values[:0:width], string(t.ws))
 	row = append(row, int64(c.At), c.Request)
-	for _, text := range [...]string{t.id, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome} {
+	for _, text := range [...]string{
+		t.id, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome,
+	} {
 		row = s.text(row, text)
 	}
 	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput,

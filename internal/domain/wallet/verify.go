@@ -125,7 +125,8 @@ var invariants = []invariant{
 			WHERE e.transfer_id IS NULL OR e.workspace_id <> u.workspace_id OR e.kind <> 'usage'`,
 	},
 	{
-		"the rows of a batch cost what its transfer used", // a batch without rows has none to compare; the chain finds that
+		// a batch without rows has none to compare; the chain finds that
+		"the rows of a batch cost what its transfer used",
 		`SELECT u.transfer_id FROM usage_rows u GROUP BY u.transfer_id HAVING SUM(u.cost) <>
 			(SELECT COALESCE(SUM(e.amount), 0) FROM ledger_entries e WHERE e.transfer_id = u.transfer_id AND e.account = 'usage')`,
 	},
@@ -195,7 +196,8 @@ var sliceInvariants = []invariant{
 	},
 }
 
-// dayInvariants are the rules of the rows of days. Rows that were summed up under another tag stay one day, model and key.
+// dayInvariants are the rules of the rows of days. Rows that were summed up under another tag stay one day, model and
+// key.
 var dayInvariants = []invariant{
 	{
 		"the usage of every day, model and key is the sum of its rows",

@@ -94,7 +94,9 @@ func (l *Limits) within(most *Limits) error {
 }
 
 func errCeiling(field string) error {
-	return fault.Forbidden.New("%s is limited by the operator: you can tighten it, and ask the operator for more", field)
+	return fault.Forbidden.New(
+		"%s is limited by the operator: you can tighten it, and ask the operator for more", field,
+	)
 }
 
 // covers reports whether each of some names, of which there is one at least, is covered by one of most.

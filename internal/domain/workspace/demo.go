@@ -14,8 +14,8 @@ import (
 // SimulatedModels are the models that a demo may call. Its credit is simulated, and must buy nothing else.
 var SimulatedModels = Names{"sim/*"}
 
-// CreateDemo makes a workspace that is marked as a demo, and may call simulated models alone. A number is added to a name that
-// is taken.
+// CreateDemo makes a workspace that is marked as a demo, and may call simulated models alone. A number is added to a
+// name that is taken.
 func (s *Store) CreateDemo(
 	ctx context.Context, by tenant.Actor, name, email string,
 ) (ws Workspace, owner Member, err error) {
@@ -80,8 +80,8 @@ type closing struct {
 	Keys    int    `json:"keys"`
 }
 
-// Close ends a workspace: its members leave, its keys are refused, nothing is logged any more, and no list shows it. Its name is
-// free again. What it stores is for the caller to delete. Repeating it is a no-op.
+// Close ends a workspace: its members leave, its keys are refused, nothing is logged any more, and no list shows it.
+// Its name is free again. What it stores is for the caller to delete. Repeating it is a no-op.
 func (s *Store) Close(ctx context.Context, ws tenant.ID, by tenant.Actor) error {
 	return s.feed.Change(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)

@@ -18,7 +18,8 @@ import (
 )
 
 // An Exchange tells the other servers on a PostgreSQL database what this one counts against the limits of keys and
-// workspaces, and its meter what they count. A round takes place twice a second. Budgets count what the others have posted.
+// workspaces, and its meter what they count. A round takes place twice a second. Budgets count what the others have
+// posted.
 type Exchange struct {
 	db    *db.DB
 	meter *meter.Meter
@@ -230,8 +231,8 @@ func daysOf(now time.Time) (today, first usage.Day) {
 	return usage.Day(day.Unix() / perDay), usage.Day(month.Unix() / perDay)
 }
 
-// load reads anew what all servers have posted for a workspace, and returns what this one has for each key. The meter then
-// knows of the others'.
+// load reads anew what all servers have posted for a workspace, and returns what this one has for each key. The meter
+// then knows of the others'.
 func (e *Exchange) load(ctx context.Context, ws tenant.ID, now time.Time) (map[tenant.KeyID]meter.Spent, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -47,7 +47,9 @@ type StepStatus struct {
 }
 
 func (h *Handler) status(ctx context.Context, caller tenant.Caller, _ api.None) (Status, error) {
-	s := Status{Object: "setup_status", WorkspaceID: caller.Workspace, Role: caller.Role, Logging: h.logged(caller.Workspace)}
+	s := Status{
+		Object: "setup_status", WorkspaceID: caller.Workspace, Role: caller.Role, Logging: h.logged(caller.Workspace),
+	}
 	for _, step := range h.steps {
 		done, err := step.Done(ctx, caller.Workspace)
 		if err != nil {

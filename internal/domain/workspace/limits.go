@@ -145,7 +145,9 @@ func parseAddresses(texts Names) (live.AddressRange, error) {
 		if err != nil {
 			address, alone := netip.ParseAddr(text)
 			if alone != nil || address.Zone() != "" {
-				return nil, fault.Invalid(fmt.Sprintf("allowed_addresses[%d]", i), "must be an address or a range such as 10.0.0.0/8")
+				return nil, fault.Invalid(
+					fmt.Sprintf("allowed_addresses[%d]", i), "must be an address or a range such as 10.0.0.0/8",
+				)
 			}
 			address = address.Unmap()
 			prefix = netip.PrefixFrom(address, address.BitLen())
@@ -157,7 +159,8 @@ func parseAddresses(texts Names) (live.AddressRange, error) {
 
 // none reports whether l limits nothing.
 func (l *Limits) none() bool {
-	return l.RequestsPerMinute == 0 && l.TokensPerMinute == 0 && l.Concurrency == 0 && l.BudgetDay == 0 && l.BudgetMonth == 0 &&
+	return l.RequestsPerMinute == 0 && l.TokensPerMinute == 0 && l.Concurrency == 0 && l.BudgetDay == 0 &&
+		l.BudgetMonth == 0 &&
 		len(l.Models) == 0 && l.Scope == ScopeFull && l.ExpiresAt == nil && len(l.AllowedAddresses) == 0
 }
 

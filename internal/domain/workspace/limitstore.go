@@ -48,8 +48,8 @@ func (c *Counter) ensure(ctx context.Context, ws tenant.ID, subject tenant.KeyID
 	return c.count(ctx, ws, subject)
 }
 
-// beginNew has the meter count what a new key spends, if it has a budget. It has spent nothing yet, so that the publisher
-// need not sum up any usage.
+// beginNew has the meter count what a new key spends, if it has a budget. It has spent nothing yet, so that the
+// publisher need not sum up any usage.
 func (c *Counter) beginNew(ws tenant.ID, key tenant.KeyID, l *Limits) {
 	if c != nil && (l.BudgetDay > 0 || l.BudgetMonth > 0) {
 		c.Meter.Begin(subjectID(ws, key), time.Now())

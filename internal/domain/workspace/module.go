@@ -34,15 +34,21 @@ func Module(d Deps) module.Module {
 	maps.Copy(publishers, identity.Sources())
 	maps.Copy(publishers, NewSettingsPublisher(d.DB, d.Settings, d.Hooks).Sources())
 	own := []module.Step{
-		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) { return true, nil }},
+		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) {
+			return true, nil
+		}},
 	}
 	handler := NewHandler(d.Logged, append(own, d.Steps...)...)
 	made := module.Module{
-		Name:       "workspaces",
-		Routes:     slices.Concat(handler.Routes(), NewOperator(d.DB, d.Store).Routes(), NewTeam(d.DB, d.Store).Routes()),
+		Name: "workspaces",
+		Routes: slices.Concat(
+			handler.Routes(), NewOperator(d.DB, d.Store).Routes(), NewTeam(d.DB, d.Store).Routes(),
+		),
 		Publishers: publishers,
-		Background: []module.Loop{{Name: "record uses of keys", Run: func(ctx context.Context) { identity.RecordUses(ctx, d.Log) }}},
-		Setup:      own,
+		Background: []module.Loop{{Name: "record uses of keys", Run: func(ctx context.Context) {
+			identity.RecordUses(ctx, d.Log)
+		}}},
+		Setup: own,
 	}
 	if c := d.Store.Counter; c != nil && c.Exchange != nil {
 		made.Background = append(made.Background, module.Loop{Name: "exchange what limits count", Run: c.Exchange.Run})

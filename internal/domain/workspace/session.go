@@ -211,7 +211,9 @@ func (h *Team) setLimits(ctx context.Context, caller tenant.Caller, in LimitsCha
 			return TotalLimits{}, err
 		}
 		if from, err := netip.ParseAddr(edge.VisitOf(ctx).Address); err == nil && !allowed.Allow(from) {
-			return TotalLimits{}, fault.Invalid("allowed_addresses", "must include "+from.String()+", or you could not undo it")
+			return TotalLimits{}, fault.Invalid(
+				"allowed_addresses", "must include "+from.String()+", or you could not undo it",
+			)
 		}
 	}
 	return h.store.SetLimits(ctx, caller.Workspace, caller.Actor(), &in)

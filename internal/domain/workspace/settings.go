@@ -136,7 +136,9 @@ func (p *SettingsPublisher) Fill(ctx context.Context) error {
 	}
 	all := map[tenant.ID]live.Settings{}
 	for _, r := range rows {
-		all[r.Ws] = Settings{DefaultMaxTokens: r.DefaultMaxTokens, Cache: r.Cache, LogRetentionDays: r.LogRetentionDays}.live()
+		all[r.Ws] = Settings{
+			DefaultMaxTokens: r.DefaultMaxTokens, Cache: r.Cache, LogRetentionDays: r.LogRetentionDays,
+		}.live()
 	}
 	p.live.Replace(all)
 	p.hooks.Unlogged()

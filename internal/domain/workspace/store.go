@@ -84,7 +84,8 @@ func (s *Store) Find(ctx context.Context, name string) (Workspace, error) {
 // List reads workspaces that were not deleted, newest first.
 func (s *Store) List(ctx context.Context, limit, offset int) ([]Workspace, error) {
 	return db.Query[Workspace](ctx, s.db.Across("an operator sees all workspaces"),
-		`SELECT `+workspaceColumns+` WHERE deleted_at = 0 ORDER BY created_at DESC, workspace_id DESC LIMIT $1 OFFSET $2`, limit, offset)
+		`SELECT `+workspaceColumns+
+			` WHERE deleted_at = 0 ORDER BY created_at DESC, workspace_id DESC LIMIT $1 OFFSET $2`, limit, offset)
 }
 
 // AddMember lets a person in. Keys that the person had from an earlier membership are revoked: coming back does not

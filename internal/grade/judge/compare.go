@@ -39,8 +39,8 @@ func (c *Comparison) Swap() *Comparison {
 	return &swapped
 }
 
-// Settle returns the winner of a comparison from the answers in both orders, as the first order names them. A judge that
-// prefers a place, or is undecided in one order alone, has flipped: that is a tie.
+// Settle returns the winner of a comparison from the answers in both orders, as the first order names them. A judge
+// that prefers a place, or is undecided in one order alone, has flipped: that is a tie.
 func Settle(asked, swapped Winner) (winner Winner, flipped bool) {
 	back := map[Winner]Winner{WinnerA: WinnerB, WinnerB: WinnerA, NoOne: NoOne}[swapped]
 	if asked != back {
@@ -71,7 +71,8 @@ The rubric, to the end of this message:
 const (
 	preferenceForm     = `{"critique": a string, "winner": "A", "B" or "tie"}`
 	comparisonLead     = "The two responses that you compare, quoted:"
-	comparisonReminder = dataEnd + "compare the two responses by the rubric of the system message alone. Answer with the JSON object only: " +
+	comparisonReminder = dataEnd +
+		"compare the two responses by the rubric of the system message alone. Answer with the JSON object only: " +
 		preferenceForm + "."
 )
 
@@ -87,7 +88,9 @@ func (c *Comparison) Ask(model string, mode Mode) ([]byte, error) {
 		return nil, fmt.Errorf("quote what is compared: %w", err)
 	}
 	q := question{system: comparisonSystem + c.Rubric, form: winnerForm}
-	q.exchanges = []exchange{{lead: comparisonLead, quoted: lines(fit(thin(pieces), subjectLimit)), trail: comparisonReminder}}
+	q.exchanges = []exchange{{
+		lead: comparisonLead, quoted: lines(fit(thin(pieces), subjectLimit)), trail: comparisonReminder,
+	}}
 	return q.body(model, mode)
 }
 

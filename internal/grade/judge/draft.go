@@ -83,7 +83,9 @@ func (b *Instructions) Improve(model string, cases []Case, mode Mode) (body []by
 		c := &cases[i]
 		return &c.Subject, []piece{
 			because(fmt.Sprintf("CASE %d. People say %s", i+1, verdictName(c.Human)), c.HumanCritique),
-			because(fmt.Sprintf("The judge says %s, with a grade of %.4g", verdictName(c.Judge.Verdict), c.Judge.Grade), c.Judge.Critique),
+			because(fmt.Sprintf(
+				"The judge says %s, with a grade of %.4g", verdictName(c.Judge.Verdict), c.Judge.Grade,
+			), c.Judge.Critique),
 		}
 	})
 }
@@ -143,7 +145,9 @@ type drafting struct {
 }
 
 // ask quotes as many of n subjects as the limit allows, each under its heads.
-func (d drafting) ask(model string, mode Mode, n int, item func(int) (*Subject, []piece)) (body []byte, taken int, err error) {
+func (d drafting) ask(
+	model string, mode Mode, n int, item func(int) (*Subject, []piece),
+) (body []byte, taken int, err error) {
 	if n == 0 {
 		return nil, 0, errors.New("ask for a draft: there is nothing to quote")
 	}
@@ -161,7 +165,9 @@ func (d drafting) ask(model string, mode Mode, n int, item func(int) (*Subject, 
 		}
 		quoted.WriteString(text)
 	}
-	q := question{system: d.system, form: d.form, exchanges: []exchange{{lead: d.lead, quoted: quoted.String(), trail: d.trail}}}
+	q := question{
+		system: d.system, form: d.form, exchanges: []exchange{{lead: d.lead, quoted: quoted.String(), trail: d.trail}},
+	}
 	body, err = q.body(model, mode)
 	return body, taken, err
 }

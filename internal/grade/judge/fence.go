@@ -59,7 +59,8 @@ func defused(text string) string {
 			b.WriteByte('\n')
 		case invisible(r):
 			fmt.Fprintf(&b, `\u{%x}`, r)
-		case (r == '<' || r == '[') && slices.ContainsFunc(tokens, func(token string) bool { return strings.HasPrefix(text[at:], token) }):
+		case (r == '<' || r == '[') &&
+			slices.ContainsFunc(tokens, func(token string) bool { return strings.HasPrefix(text[at:], token) }):
 			b.WriteRune(r)
 			b.WriteByte('\\')
 		default:
@@ -81,7 +82,8 @@ var breaks = []rune{'\r', '\v', '\f', '\u0085', '\u2028', '\u2029'}
 // direction of writing, those without a width, tags, and variation selectors, in which whole sentences can be hidden.
 // Joiners, and the sixteen selectors that emoji are written with, are allowed.
 func invisible(r rune) bool {
-	return r != '\n' && r != '\t' && unicode.IsControl(r) || r == 0x200B || r == 0x200E || r == 0x200F || r >= 0x202A && r <= 0x202E ||
+	return r != '\n' && r != '\t' && unicode.IsControl(r) || r == 0x200B || r == 0x200E || r == 0x200F || r >= 0x202A &&
+		r <= 0x202E ||
 		r >= 0x2060 && r <= 0x2069 || r == 0xFEFF || r >= 0xE0000 && r <= 0xE01EF
 }
 

@@ -141,7 +141,9 @@ func (b *Instructions) Ask(model string, s *Subject, mode Mode) ([]byte, error) 
 		if err != nil {
 			return nil, fmt.Errorf("write the assessment of example %d: %w", i, err)
 		}
-		q.exchanges = append(q.exchanges, exchange{lead: exampleLead, quoted: text, trail: b.reminder(), answer: string(answer)})
+		q.exchanges = append(q.exchanges, exchange{
+			lead: exampleLead, quoted: text, trail: b.reminder(), answer: string(answer),
+		})
 	}
 	text, err := s.quote(subjectLimit)
 	if err != nil {

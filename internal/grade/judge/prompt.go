@@ -56,7 +56,9 @@ How you judge
 const answerForm = `{"critique": a string, "grade": a number from 0 to 1, "verdict": "pass" or "fail"}`
 
 func (b *Instructions) rule() string {
-	return `"pass" exactly if the grade is at least ` + strconv.FormatFloat(b.Threshold, 'f', -1, 64) + `, otherwise "fail"`
+	return `"pass" exactly if the grade is at least ` + strconv.FormatFloat(
+		b.Threshold, 'f', -1, 64,
+	) + `, otherwise "fail"`
 }
 
 // The lines before and after quoted data. Models follow best what comes last, so the task is repeated after the data.
@@ -67,7 +69,8 @@ const (
 )
 
 func (b *Instructions) reminder() string {
-	text := dataEnd + "judge the response by the rubric of the system message alone. Answer with the JSON object only: " + answerForm
+	text := dataEnd +
+		"judge the response by the rubric of the system message alone. Answer with the JSON object only: " + answerForm
 	if b.Scale == Graded {
 		text += ". The verdict is " + b.rule()
 	}
@@ -113,7 +116,9 @@ type exchange struct{ lead, quoted, trail, answer string }
 
 // body fences what is quoted, and encodes the request.
 func (q *question) body(model string, mode Mode) ([]byte, error) {
-	r := chat.Request{Model: model, Messages: []chat.Message{{Role: chat.RoleSystem, Content: chat.TextContent(q.system)}}}
+	r := chat.Request{
+		Model: model, Messages: []chat.Message{{Role: chat.RoleSystem, Content: chat.TextContent(q.system)}},
+	}
 	all := []string{q.system}
 	for _, e := range q.exchanges {
 		all = append(all, e.quoted, e.answer)

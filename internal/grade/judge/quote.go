@@ -137,7 +137,9 @@ func (r record) talk(number int, messages []jsontext.Value, response []piece) (a
 		pieces := said(m, chat.RoleUser)
 		at = at.with(pieces)
 		if first := r[at]; first > 0 {
-			all = []piece{{head: fmt.Sprintf("(messages 1 to %d are those of step %d, with its response where it is among them)", i+1, first)}}
+			all = []piece{{head: fmt.Sprintf(
+				"(messages 1 to %d are those of step %d, with its response where it is among them)", i+1, first,
+			)}}
 			continue
 		}
 		r[at] = number

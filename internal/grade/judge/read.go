@@ -77,9 +77,12 @@ func (b *Instructions) Read(completion []byte) (Assessment, error) {
 	case !(*said.Grade >= 0 && *said.Grade <= 1):
 		return Assessment{}, failed(OutOfRange, "the grade %v is not from 0 to 1", *said.Grade)
 	case b.Scale == Graded && *said.Verdict != b.verdict(*said.Grade):
-		return Assessment{}, failed(Contradiction, "a grade of %v with a threshold of %v is no %s", *said.Grade, b.Threshold, *said.Verdict)
+		return Assessment{}, failed(
+			Contradiction, "a grade of %v with a threshold of %v is no %s", *said.Grade, b.Threshold, *said.Verdict,
+		)
 	}
-	return Assessment{clip(*said.Critique, MostCritique), math.Abs(*said.Grade), *said.Verdict}, nil // without a negative zero
+	// without a negative zero
+	return Assessment{clip(*said.Critique, MostCritique), math.Abs(*said.Grade), *said.Verdict}, nil
 }
 
 // read decodes the JSON object in a completion. The object must be the whole text, except for white space and one

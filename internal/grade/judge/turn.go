@@ -40,7 +40,9 @@ func said(message jsontext.Value, role string) (all []piece) {
 		all = append(all, t.refuses(*t.Refusal))
 	}
 	if t.Audio != nil {
-		all = append(all, piece{head: t.who() + " speaks, in " + inBase64(t.Audio.Data) + " of audio:", text: defused(t.Audio.Transcript)})
+		all = append(all, piece{
+			head: t.who() + " speaks, in " + inBase64(t.Audio.Data) + " of audio:", text: defused(t.Audio.Transcript),
+		})
 	}
 	for _, c := range t.ToolCalls {
 		all = append(all, t.calls(c))
@@ -55,7 +57,8 @@ func said(message jsontext.Value, role string) (all []piece) {
 }
 
 var roles = map[string]string{
-	chat.RoleSystem: chat.RoleSystem, chat.RoleDeveloper: chat.RoleDeveloper, chat.RoleUser: chat.RoleUser, chat.RoleAssistant: chat.RoleAssistant, chat.RoleTool: chat.RoleTool,
+	chat.RoleSystem: chat.RoleSystem, chat.RoleDeveloper: chat.RoleDeveloper, chat.RoleUser: chat.RoleUser,
+	chat.RoleAssistant: chat.RoleAssistant, chat.RoleTool: chat.RoleTool,
 }
 
 // who names the speaker of a turn.
@@ -125,9 +128,14 @@ func (t *turn) part(value jsontext.Value) piece {
 	case p.Type == chat.PartImage && p.ImageURL != nil:
 		return piece{head: sends + "[image], " + from(p.ImageURL.URL), media: p.ImageURL.URL}
 	case p.Type == chat.PartAudio && p.InputAudio != nil:
-		return piece{head: sends + "[audio], " + inBase64(p.InputAudio.Data) + " of " + name(p.InputAudio.Format), media: p.InputAudio.Data}
+		return piece{
+			head:  sends + "[audio], " + inBase64(p.InputAudio.Data) + " of " + name(p.InputAudio.Format),
+			media: p.InputAudio.Data,
+		}
 	case p.Type == chat.PartFile && p.File != nil:
-		return piece{head: sends + "[file] " + name(p.File.Filename) + ", " + from(p.File.FileData), media: p.File.FileData}
+		return piece{
+			head: sends + "[file] " + name(p.File.Filename) + ", " + from(p.File.FileData), media: p.File.FileData,
+		}
 	}
 	return piece{head: sends + "a part of type " + name(p.Type)}
 }
@@ -139,7 +147,8 @@ func (t *turn) calls(value jsontext.Value) piece {
 		Name  string `json:"name"`
 		Input string `json:"input"`
 	}
-	if json.Unmarshal(value, &c, lenient) != nil || len(c.Custom) > 0 && json.Unmarshal(c.Custom, &custom, lenient) != nil {
+	if json.Unmarshal(value, &c, lenient) != nil || len(c.Custom) > 0 &&
+		json.Unmarshal(c.Custom, &custom, lenient) != nil {
 		return piece{head: t.who() + " calls a tool, in an unknown form of " + bytes(len(value))}
 	}
 	head := t.who() + " calls " + name(cmp.Or(c.Function.Name, custom.Name))

@@ -2,8 +2,8 @@ package stat
 
 import "math"
 
-// A Table is the confusion matrix of a judge's verdicts against people's labels. TP: both pass. TN: both fail. FP: only the
-// judge passes. FN: only the person passes.
+// A Table is the confusion matrix of a judge's verdicts against people's labels. TP: both pass. TN: both fail. FP: only
+// the judge passes. FN: only the person passes.
 type Table struct {
 	TP int64 `json:"tp"`
 	FP int64 `json:"fp"`
@@ -32,9 +32,10 @@ type Bounds struct {
 	Sensitivity, Specificity Interval
 }
 
-// Youden returns the lower bound of Youden's (1950) index Se + Sp - 1: the factor by which a true difference in pass rates
-// is at least visible in verdicts. At 0 or below, the verdicts may carry no information. Both lower bounds hold jointly with
-// at least the confidence of the intervals, since each one is missed with at most half of the remaining probability.
+// Youden returns the lower bound of Youden's (1950) index Se + Sp - 1: the factor by which a true difference in pass
+// rates is at least visible in verdicts. At 0 or below, the verdicts may carry no information. Both lower bounds hold
+// jointly with at least the confidence of the intervals, since each one is missed with at most half of the remaining
+// probability.
 func (b Bounds) Youden() float64 { return b.Sensitivity[0] + b.Specificity[0] - 1 }
 
 // cells returns t as a matrix: rows by people's labels, columns by the judge's verdicts, pass first.
@@ -44,8 +45,8 @@ func (t Table) cells() [][]int64 { return [][]int64{{t.TP, t.FN}, {t.FP, t.TN}} 
 func (t Table) Kappa() (kappa, se float64, ok bool) { return Kappa(t.cells()) }
 
 // Kappa returns Cohen's (1960) kappa of a square table of counts and its large-sample standard error (Fleiss, Cohen and
-// Everitt 1969). It is undefined when the expected agreement is 1: without counts, or with all counts in one diagonal cell.
-// The standard error of a perfect table is 0 and not informative; use KappaInterval there.
+// Everitt 1969). It is undefined when the expected agreement is 1: without counts, or with all counts in one diagonal
+// cell. The standard error of a perfect table is 0 and not informative; use KappaInterval there.
 func Kappa(table [][]int64) (kappa, se float64, ok bool) {
 	rows, columns, n := margins(table)
 	if n == 0 {

@@ -7,7 +7,8 @@ import (
 )
 
 // Units are items that several people graded alike: N items, of each of which Values[v] people gave the value v. The
-// order of people does not matter, and not everybody needs to grade everything. Values of all units have the same length.
+// order of people does not matter, and not everybody needs to grade everything. Values of all units have the same
+// length.
 type Units struct {
 	Values []int64
 	N      int64
@@ -49,7 +50,8 @@ func weightedAlpha(units []Units, weights []float64) (alpha float64, ok bool) {
 	if len(units) == 0 {
 		return 0, false
 	}
-	var apart, total float64 // pairs of differing grades, each item's weighted by 1/(its grades - 1), as in the coincidence matrix
+	// pairs of differing grades, each item's weighted by 1/(its grades - 1), as in the coincidence matrix
+	var apart, total float64
 	values := make([]float64, len(units[0].Values))
 	for i, u := range units {
 		var n, squares float64
@@ -84,10 +86,11 @@ const (
 )
 
 // AlphaInterval returns an interval of alpha: the percentile bootstrap over items (Efron 1979; Hayes and Krippendorff
-// 2007 resample pairs instead, which takes grades of one item for independent). For the lower bound one more item is among
-// those that are drawn from, with one grade of each of the two commonest values: without it the interval of perfect
-// agreement would have no width. No coverage is guaranteed; docs/statistics.md reports what was measured. The interval contains alpha. The seed makes it
-// repeatable. ok is false when alpha is undefined, and with fewer than ten items of at least two grades.
+// 2007 resample pairs instead, which takes grades of one item for independent). For the lower bound one more item is
+// among those that are drawn from, with one grade of each of the two commonest values: without it the interval of
+// perfect agreement would have no width. No coverage is guaranteed; docs/statistics.md reports what was measured. The
+// interval contains alpha. The seed makes it repeatable. ok is false when alpha is undefined, and with fewer than ten
+// items of at least two grades.
 func AlphaInterval(units []Units, confidence float64, seed uint64) (interval Interval, ok bool) {
 	units = slices.DeleteFunc(slices.Clone(units), func(u Units) bool {
 		all, _ := u.pairs()
@@ -157,8 +160,8 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// multinomial draws n items with replacement, and counts those of each kind. Its time grows with the number of kinds, and
-// hardly with n.
+// multinomial draws n items with replacement, and counts those of each kind. Its time grows with the number of kinds,
+// and hardly with n.
 func multinomial(random *rand.Rand, units []Units, n int64, counts []float64) {
 	left, of := n, n
 	for i, u := range units {

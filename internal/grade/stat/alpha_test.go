@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reliability is the example of Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section C: four observers,
-// twelve units, five values, some missing. Zero stands for a missing value.
+// reliability is the example of Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section C: four
+// observers, twelve units, five values, some missing. Zero stands for a missing value.
 var reliability = [4][12]int{
 	{1, 2, 3, 3, 2, 1, 4, 1, 2, 0, 0, 0},
 	{1, 2, 3, 3, 2, 2, 4, 1, 2, 5, 0, 3},
@@ -142,8 +142,8 @@ func simulateGrades(random *rand.Rand, items, people int, passes, errs float64) 
 	return units
 }
 
-// The seeds are fixed: the shares are always the same. Of 200 samples an interval of 95 % covers 0.90 and more, but for one
-// time in a thousand; docs/statistics.md has the figures of more samples.
+// The seeds are fixed: the shares are always the same. Of 200 samples an interval of 95 % covers 0.90 and more, but for
+// one time in a thousand; docs/statistics.md has the figures of more samples.
 func TestTheIntervalOfAlphaCoversTheTruth(t *testing.T) {
 	for _, c := range []struct {
 		items, people int

@@ -11,8 +11,8 @@ const MinCommon = 50
 // The parts of the 5 % with which a healthy run may be held: AnchorErrs is what the e-process may err, and gapErrs what
 // each bound of a gap may err. Two bounds can make a gap too small: that of the class with the greater difference, and
 // that of the failures. Together they may err with a probability of 1 %, and are given two thirds of it: the score
-// bound is approximate. docs/statistics.md reports its measured coverage. No other class can: its difference is smaller,
-// and the greatest of the bounds is taken.
+// bound is approximate. docs/statistics.md reports its measured coverage. No other class can: its difference is
+// smaller, and the greatest of the bounds is taken.
 const (
 	AnchorErrs = gateErrs - JudgeErrs
 	gapErrs    = JudgeErrs / 3
@@ -20,8 +20,8 @@ const (
 
 // A Common counts the verdicts of the reward judges, which are the first, and of the anchor judge, which is the second,
 // on the items that stand in the calibrations of both with the same verdict of people. Those that the anchor judge gave
-// no verdict of are counted apart, as its fails. Asked counts what the anchor judge was asked in its calibration, of both
-// halves, and Failed the answers that were no verdicts.
+// no verdict of are counted apart, as its fails. Asked counts what the anchor judge was asked in its calibration, of
+// both halves, and Failed the answers that were no verdicts.
 type Common struct {
 	Pass           Pairs `json:"pass"` // items that people pass
 	Fail           Pairs `json:"fail"`
@@ -62,8 +62,8 @@ var stakes = [...]float64{0.05, 0.1, 0.2, 0.4, 0.8}
 
 // An Anchor detects rewards that a second judge does not confirm. It is an e-process with optional stopping: a healthy
 // run, whose gap is at most Gap, is ever held with probability at most alpha, even when it is tested after every check
-// (Ville 1939; restarted at every check as an e-detector, Shin, Ramdas and Rinaldo 2023). An Anchor with only Gap set has
-// no data.
+// (Ville 1939; restarted at every check as an e-detector, Shin, Ramdas and Rinaldo 2023). An Anchor with only Gap set
+// has no data.
 type Anchor struct {
 	Gap    float64              `json:"gap"`
 	Checks int64                `json:"checks"`

@@ -84,8 +84,8 @@ func pairs(n, onlyReward, onlyAnchor int64) stat.Pairs {
 	return stat.Pairs{Both: n - onlyReward - onlyAnchor, First: onlyReward, Second: onlyAnchor}
 }
 
-// The score bound of a difference without disagreement is z²/(n + z²); the others are by an independent computation, which
-// maximises the likelihood numerically. The bound of no failures in n is 1 - e^(ln(1/300)/n).
+// The score bound of a difference without disagreement is z²/(n + z²); the others are by an independent computation,
+// which maximises the likelihood numerically. The bound of no failures in n is 1 - e^(ln(1/300)/n).
 func TestTheGapIsWhatTheCalibrationsExplain(t *testing.T) {
 	failures := 1 - math.Exp(math.Log(0.01/3)/400)
 	z := stat.Z(1 - 2*0.01/3)
@@ -142,8 +142,8 @@ func TestAnAnchorNeedsFiftyCommonItemsOfEachClass(t *testing.T) {
 	}
 }
 
-// simulate draws the checks of a run. plus and minus are the shares of completions that only the reward judge and only the
-// anchor judge pass. It returns the check at which the run is held, or 0.
+// simulate draws the checks of a run. plus and minus are the shares of completions that only the reward judge and only
+// the anchor judge pass. It returns the check at which the run is held, or 0.
 func simulate(r *rand.Rand, anchor stat.Anchor, plus, minus float64, checks int) int {
 	for check := range checks {
 		var count [3]int64

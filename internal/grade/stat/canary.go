@@ -106,8 +106,8 @@ type Gate struct {
 	FalsePass float64 // the upper bound of 1 - Sp, for Evidence.Add
 }
 
-// gateErrs is how often a gate may promote a canary that is truly worse by its margin. JudgeErrs is the part of it that the
-// bounds of the judge may err.
+// gateErrs is how often a gate may promote a canary that is truly worse by its margin. JudgeErrs is the part of it that
+// the bounds of the judge may err.
 const (
 	gateErrs  = 0.05
 	JudgeErrs = gateErrs * forJudge

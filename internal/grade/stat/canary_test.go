@@ -166,8 +166,8 @@ func TestJudgeMatchesItsDefinition(t *testing.T) {
 	})
 }
 
-// run asks the gate after every request, and returns its decision and the number of verdicts on the canary by then. Each
-// request goes to the canary with probability share.
+// run asks the gate after every request, and returns its decision and the number of verdicts on the canary by then.
+// Each request goes to the canary with probability share.
 func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int) (stat.Decision, int64) {
 	var a, b stat.Arm
 	for range requests {

@@ -10,10 +10,11 @@ type Refusal string
 
 // The refusals.
 const (
-	FewLabels    Refusal = "few_labels"       // a class has under 20 labels
-	BlindJudge   Refusal = "judge_not_proven" // the lower bounds of Se and Sp sum to 1 or less
-	NoVerdicts   Refusal = "no_verdicts"      // there is nothing to correct
-	Contradicted Refusal = "contradicted"     // the verdicts do not fit the calibration: the interval lies below 0 or above 1
+	FewLabels  Refusal = "few_labels"       // a class has under 20 labels
+	BlindJudge Refusal = "judge_not_proven" // the lower bounds of Se and Sp sum to 1 or less
+	NoVerdicts Refusal = "no_verdicts"      // there is nothing to correct
+	// the verdicts do not fit the calibration: the interval lies below 0 or above 1
+	Contradicted Refusal = "contradicted"
 )
 
 // A Correction removes a judge's known bias from the pass rates of its verdicts. Correctable creates it.

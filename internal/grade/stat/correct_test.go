@@ -66,7 +66,8 @@ func TestWhatCannotBeCorrectedIsRefusedAndSaysWhy(t *testing.T) {
 	}
 }
 
-// A judge that passes a tenth of what people fail is very unlikely to pass none of 1000: a corrected rate of 0 would mislead.
+// A judge that passes a tenth of what people fail is very unlikely to pass none of 1000: a corrected rate of 0 would
+// mislead.
 func TestVerdictsThatContradictTheCalibrationAreNotCorrected(t *testing.T) {
 	correction, _ := stat.Correctable(stat.Table{TP: 95, FN: 5, TN: 90, FP: 10}, 0.95)
 	for x, want := range map[int64]stat.Refusal{0: stat.Contradicted, 100: "", 950: "", 1000: stat.Contradicted} {

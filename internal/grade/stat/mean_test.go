@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The interval of a mean is exact in one direction: whatever the distribution in [0, 1] is, it covers at least 95 %. The
-// grid has the distributions of grades: two values, a few, skewed ones, all but one the same.
+// The interval of a mean is exact in one direction: whatever the distribution in [0, 1] is, it covers at least 95 %.
+// The grid has the distributions of grades: two values, a few, skewed ones, all but one the same.
 func TestTheIntervalOfAMeanCoversEveryDistribution(t *testing.T) {
 	const runs, confidence = 1000, 0.95
 	draws := map[string]struct {

@@ -7,8 +7,8 @@ import (
 )
 
 // McNemar returns the two-sided mid-p value of McNemar's test for paired binary outcomes (Fagerland, Lydersen and Laake
-// 2013). b counts the cases that only the first passes, c those that only the second passes. It is 1 when both are 0. The
-// mid-p test is not exact: its error rate can slightly exceed the level.
+// 2013). b counts the cases that only the first passes, c those that only the second passes. It is 1 when both are 0.
+// The mid-p test is not exact: its error rate can slightly exceed the level.
 func McNemar(b, c int64) float64 {
 	n, least := float64(b+c), float64(min(b, c))
 	if n == 0 {
@@ -54,8 +54,9 @@ func (p Pairs) with(q Pairs) Pairs {
 	return Pairs{p.Both + q.Both, p.First + q.First, p.Second + q.Second, p.Neither + q.Neither}
 }
 
-// Difference returns the first pass rate minus the second, with the paired score interval of Newcombe (1998, method 10, φ
-// corrected for continuity). The interval has positive width even when the two never differ. It is [-1, 1] without cases.
+// Difference returns the first pass rate minus the second, with the paired score interval of Newcombe (1998, method 10,
+// φ corrected for continuity). The interval has positive width even when the two never differ. It is [-1, 1] without
+// cases.
 func (p Pairs) Difference(confidence float64) (float64, Interval) {
 	n := p.Cases()
 	if n == 0 {
@@ -74,8 +75,8 @@ func (p Pairs) Difference(confidence float64) (float64, Interval) {
 	}.Clip(-1, 1)
 }
 
-// phi returns the correlation of the two outcomes. A positive value is corrected for continuity, towards 0. It is 0 when a
-// margin is empty.
+// phi returns the correlation of the two outcomes. A positive value is corrected for continuity, towards 0. It is 0
+// when a margin is empty.
 func (p Pairs) phi() float64 {
 	e, f, g, h := float64(p.Both), float64(p.First), float64(p.Second), float64(p.Neither)
 	margins := (e + f) * (g + h) * (e + g) * (f + h)

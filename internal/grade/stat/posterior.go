@@ -6,20 +6,21 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// KappaInterval returns the equal-tailed credible interval of kappa under the Dirichlet posterior with Jeffreys' prior of ½
-// in each cell (Jeffreys 1946), with one change: the disagreement that the prior adds counts for the lower bound only, as
-// with Clopper and Pearson. Otherwise the interval would miss near-perfect judges too often. The upper bound of a perfect
-// table is 1, and its interval has positive width. No coverage is guaranteed; docs/statistics.md reports the measured
-// coverage. The interval contains kappa. ok is false exactly when kappa is undefined.
+// KappaInterval returns the equal-tailed credible interval of kappa under the Dirichlet posterior with Jeffreys' prior
+// of ½ in each cell (Jeffreys 1946), with one change: the disagreement that the prior adds counts for the lower bound
+// only, as with Clopper and Pearson. Otherwise the interval would miss near-perfect judges too often. The upper bound
+// of a perfect table is 1, and its interval has positive width. No coverage is guaranteed; docs/statistics.md reports
+// the measured coverage. The interval contains kappa. ok is false exactly when kappa is undefined.
 //
-// The computation is deterministic. Let a be the share of agreement, u the share of passes among agreements and v the share
-// of false passes among disagreements. The posterior is a ~ Beta(TP+TN+1, FP+FN+1), u ~ Beta(TP+½, TN+½) and
-// v ~ Beta(FP+½, FN+½), independent, and
+// The computation is deterministic. Let a be the share of agreement, u the share of passes among agreements and v the
+// share of false passes among disagreements. The posterior is a ~ Beta(TP+TN+1, FP+FN+1), u ~ Beta(TP+½, TN+½) and v ~
+// Beta(FP+½, FN+½), independent, and
 //
 //	kappa = 1 - 2(1-a) / (1 - a²(2u-1)² + (1-a)²(2v-1)²),
 //
-// which increases with a. So a is integrated in closed form, and u and v by quadrature with few nodes. The error is about
-// 1e-5 with 20 labels of each class and a judge better than chance, and at worst about 1e-2 with very few disagreements.
+// which increases with a. So a is integrated in closed form, and u and v by quadrature with few nodes. The error is
+// about 1e-5 with 20 labels of each class and a judge better than chance, and at worst about 1e-2 with very few
+// disagreements.
 func KappaInterval(t Table, confidence float64) (Interval, bool) {
 	kappa, _, ok := t.Kappa()
 	if !ok {
@@ -88,8 +89,9 @@ const (
 )
 
 // squares returns quadrature nodes for Beta(x+½, y+½). The angle θ with cos θ = 1-2u has the density
-// (1-cos θ)^x (1+cos θ)^y, which is even and periodic, with a standard deviation of about 1/√(x+y). The midpoint rule over
-// equidistant angles (Gauss–Chebyshev quadrature) therefore converges faster than any power of the number of nodes.
+// (1-cos θ)^x (1+cos θ)^y, which is even and periodic, with a standard deviation of about 1/√(x+y). The midpoint rule
+// over equidistant angles (Gauss–Chebyshev quadrature) therefore converges faster than any power of the number of
+// nodes.
 func squares(x, y int64) []node {
 	count := minNodes + int(math.Ceil(math.Pi*perDeviation*math.Sqrt(float64(x+y))))
 	logs, highest := make([]float64, count), math.Inf(-1)

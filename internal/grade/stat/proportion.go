@@ -21,7 +21,8 @@ func Wilson(x, n int64, confidence float64) Interval {
 }
 
 // ClopperPearson returns the exact interval of the proportion x/n (Clopper and Pearson 1934, by beta quantiles). Its
-// coverage is at least the confidence for every true proportion. Certificates and gates use it. It is [0, 1] when n is 0.
+// coverage is at least the confidence for every true proportion. Certificates and gates use it. It is [0, 1] when n is
+// 0.
 func ClopperPearson(x, n int64, confidence float64) Interval {
 	each := (1 + confidence) / 2
 	return Interval{LowerBound(x, n, each), UpperBound(x, n, each)}
@@ -39,8 +40,8 @@ func LowerBound(x, n int64, confidence float64) float64 {
 	return mathext.InvRegIncBeta(float64(x), float64(n-x+1), 1-confidence)
 }
 
-// UpperBound returns the exact one-sided upper bound of a proportion (Clopper and Pearson 1934): it is at least the true
-// proportion with probability at least confidence.
+// UpperBound returns the exact one-sided upper bound of a proportion (Clopper and Pearson 1934): it is at least the
+// true proportion with probability at least confidence.
 func UpperBound(x, n int64, confidence float64) float64 {
 	switch x {
 	case n:

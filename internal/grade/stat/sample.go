@@ -20,12 +20,12 @@ type Sample struct {
 	Uniform float64 // in [0, 1), drawn by a hash of the request's id: the same sample counts the same twice
 }
 
-// Add counts a sample. Samples are added in the order in which they were drawn: an order that depends on results would void
-// the guarantee.
+// Add counts a sample. Samples are added in the order in which they were drawn: an order that depends on results would
+// void the guarantee.
 //
-// A missing verdict counts against the decision. An errored request is a fail; but a judge passes some bad answers, so that in
-// Promote an errored request of the base, and in RollBack one of the canary, passes with the probability falsePass, the upper
-// bound of 1 - Sp. Otherwise errors would weigh more than bad answers.
+// A missing verdict counts against the decision. An errored request is a fail; but a judge passes some bad answers, so
+// that in Promote an errored request of the base, and in RollBack one of the canary, passes with the probability
+// falsePass, the upper bound of 1 - Sp. Otherwise errors would weigh more than bad answers.
 func (e *Evidence) Add(s Sample, falsePass float64) {
 	e.Promote = e.Promote.add(s, !s.Canary, falsePass)
 	e.RollBack = e.RollBack.add(s, s.Canary, falsePass)
@@ -44,7 +44,8 @@ func (s Strata) add(one Sample, lenient bool, falsePass float64) Strata {
 	}
 	arm.N++
 	switch {
-	case one.Result == Passed, one.Result == Missing && lenient, one.Result == Errored && lenient && one.Uniform < falsePass:
+	case one.Result == Passed, one.Result == Missing && lenient, one.Result == Errored && lenient &&
+		one.Uniform < falsePass:
 		arm.Passed++
 	}
 	return s

@@ -1,9 +1,9 @@
-// Package stat implements the statistical methods behind promotions, holds and certificates. No other package computes an
-// interval. Functions are pure and deterministic.
+// Package stat implements the statistical methods behind promotions, holds and certificates. No other package computes
+// an interval. Functions are pure and deterministic.
 //
-// Callers must check their arguments: counts are not negative, a part is at most its whole, and a confidence or an alpha is
-// strictly between 0 and 1. The positive class is "pass": a judge's sensitivity is the share that it passes of the items
-// that people pass.
+// Callers must check their arguments: counts are not negative, a part is at most its whole, and a confidence or an
+// alpha is strictly between 0 and 1. The positive class is "pass": a judge's sensitivity is the share that it passes of
+// the items that people pass.
 package stat
 
 import "math"
@@ -28,8 +28,9 @@ func (i Interval) around(x float64) Interval { return Interval{min(i[0], x), max
 // Z returns the two-sided standard normal quantile: 1.96 at 0.95 (Wichura 1988, algorithm AS 241, as in math.Erfinv).
 func Z(confidence float64) float64 { return math.Sqrt2 * math.Erfinv(confidence) }
 
-// root finds a zero of f between low and high, to within tolerance, by the method of Chandrupatla (1997): inverse quadratic
-// interpolation where it is safe, and bisection elsewhere. f must have different signs at the ends, or be zero at one.
+// root finds a zero of f between low and high, to within tolerance, by the method of Chandrupatla (1997): inverse
+// quadratic interpolation where it is safe, and bisection elsewhere. f must have different signs at the ends, or be
+// zero at one.
 func root(low, high, tolerance float64, f func(float64) float64) float64 {
 	a, b, t := low, high, 0.5
 	fa, fb := f(a), f(b)
@@ -51,8 +52,8 @@ func root(low, high, tolerance float64, f func(float64) float64) float64 {
 	return b
 }
 
-// step returns the fraction of the way from a to b to try next: by inverse quadratic interpolation through the three points
-// where that is monotone, and otherwise one half.
+// step returns the fraction of the way from a to b to try next: by inverse quadratic interpolation through the three
+// points where that is monotone, and otherwise one half.
 func step(a, fa, b, fb, c, fc float64) float64 {
 	xi, phi := (a-b)/(c-b), (fa-fb)/(fc-fb)
 	if phi*phi >= xi || (1-phi)*(1-phi) >= 1-xi {

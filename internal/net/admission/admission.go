@@ -27,8 +27,8 @@ const Window = 10 * time.Second
 // overflow bounds the connections that are open only to be refused.
 const overflow = 1024
 
-// grace is how long a new connection has to show its key before it may be evicted. Meanwhile others are refused, so that
-// callers who come all at once get an answer. It does not hold when even those that are refused are too many.
+// grace is how long a new connection has to show its key before it may be evicted. Meanwhile others are refused, so
+// that callers who come all at once get an answer. It does not hold when even those that are refused are too many.
 const grace = 250 * time.Millisecond
 
 // maxAddresses bounds the addresses that are counted. Addresses beyond it have no bounds of their own, only those of
@@ -181,8 +181,8 @@ func (t *Table) evict(from *list.List, now time.Time, evicted *[]*Place) bool {
 }
 
 // Prove records that a valid key of a workspace was shown on a connection. It is not evicted any more, and does not
-// count as a keyless start. Prove returns false, and the connection may still be evicted, if the workspace has its share
-// of the connections already. An empty owner has no share: it is for connections that serve many workspaces.
+// count as a keyless start. Prove returns false, and the connection may still be evicted, if the workspace has its
+// share of the connections already. An empty owner has no share: it is for connections that serve many workspaces.
 func (t *Table) Prove(p *Place, owner string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

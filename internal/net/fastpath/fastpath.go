@@ -3,8 +3,8 @@
 // it still works by the ordinary way of net/http, only slower.
 //
 // Such an ability is found by a type assertion, so a renamed method would turn it off without an error. Therefore every
-// implementation has a line `var _ fastpath.Name = (*implementation)(nil)` beside it, and a test of package gateway sends
-// a stream through all layers and fails if one of them was not used.
+// implementation has a line `var _ fastpath.Name = (*implementation)(nil)` beside it, and a test of package gateway
+// sends a stream through all layers and fails if one of them was not used.
 package fastpath
 
 import (
@@ -26,8 +26,8 @@ type PolledBody interface {
 	// Poll has turn called on the poller's goroutine whenever bytes have arrived, until turn returns false or the
 	// exchange ends. It returns false at once if the body cannot be polled.
 	Poll(p *poller.Poller, turn func(now time.Time) bool) bool
-	// TryNext is Next without blocking. It returns an empty piece and true when nothing has arrived, and false when Next
-	// must be called, because of an end or an error.
+	// TryNext is Next without blocking. It returns an empty piece and true when nothing has arrived, and false when
+	// Next must be called, because of an end or an error.
 	TryNext() (piece []byte, ok bool)
 }
 

@@ -253,8 +253,8 @@ func splitField(line []byte) (name, value string, err error) {
 // headFields belong in a head, because they say where the request ends, where it goes, who sends it, or how its body is
 // read (RFC 9110, 6.5.1).
 var headFields = [...]string{
-	"Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length", "Content-Range", "Content-Type",
-	"Cookie", "Expect", "Forwarded", "Host", "Idempotency-Key", "Keep-Alive", "Max-Forwards", "Pragma",
+	"Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length", "Content-Range",
+	"Content-Type", "Cookie", "Expect", "Forwarded", "Host", "Idempotency-Key", "Keep-Alive", "Max-Forwards", "Pragma",
 	"Proxy-Authorization", "Proxy-Connection", "Range", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
 	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
 }

@@ -14,7 +14,8 @@ var reservedFields = [...]string{"Host", "Content-Length", "Transfer-Encoding"}
 // validate refuses what would change the structure of the request's head, and HEAD: its responses have a length and no
 // body, so that the client would wait for one.
 func (r *Request) validate() error {
-	if r.HeaderTemplate == nil && (!isToken([]byte(r.Method)) || r.Method == http.MethodHead || !validTarget(r.Target)) {
+	if r.HeaderTemplate == nil &&
+		(!isToken([]byte(r.Method)) || r.Method == http.MethodHead || !validTarget(r.Target)) {
 		return fmt.Errorf("the request cannot be sent to %q", r.Target)
 	}
 	for _, f := range r.Fields {

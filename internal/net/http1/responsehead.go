@@ -264,6 +264,7 @@ func (h *responseHead) response(body *Body) Response {
 	f := &h.fields
 	return Response{
 		Status: h.status, ContentType: f[fieldContentType], ContentEncoding: f[fieldContentEncoding],
-		RetryAfter: f[fieldRetryAfter], RetryAfterMs: f[fieldRetryAfterMs], Date: f[fieldDate], Length: h.length, Body: body,
+		RetryAfter: f[fieldRetryAfter], RetryAfterMs: f[fieldRetryAfterMs], Date: f[fieldDate], Length: h.length,
+		Body: body,
 	}
 }

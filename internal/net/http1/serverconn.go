@@ -32,8 +32,8 @@ type serverConn struct {
 	changed    []int // indexes of the lines whose value differs from the previous head's, when all names are the same
 	head       requestHead
 
-	// idleDeadlineSet is when the deadline was last set to IdleTimeout. It is longAgo when another deadline is set, and zero
-	// before the first request.
+	// idleDeadlineSet is when the deadline was last set to IdleTimeout. It is longAgo when another deadline is set, and
+	// zero before the first request.
 	idleDeadlineSet time.Time
 	request         *handlerRequest
 	response        responseWriter

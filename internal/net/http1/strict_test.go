@@ -65,8 +65,8 @@ func (s *countingServer) take(conn net.Conn) []string {
 	return bodies
 }
 
-// startLanes starts a handler behind the fast lane, behind net/http's server alone, and behind that with TLS. It returns
-// a function for each that opens a connection.
+// startLanes starts a handler behind the fast lane, behind net/http's server alone, and behind that with TLS. It
+// returns a function for each that opens a connection.
 func startLanes(t *testing.T, h http.Handler) map[string]func() (net.Conn, error) {
 	t.Helper()
 	listen := func() net.Listener {

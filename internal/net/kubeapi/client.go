@@ -126,7 +126,10 @@ const Manager = "sovereign"
 func (c *Client) Apply(ctx context.Context, k Kind, name string, object any) (Object, error) {
 	query := url.Values{"fieldManager": {Manager}, "force": {"true"}, "fieldValidation": {"Strict"}}
 	var made Object
-	err := c.call(ctx, http.MethodPatch, k.path(c.cluster.Namespace)+"/"+name, query, "application/apply-patch+yaml", object, &made)
+	err := c.call(
+		ctx, http.MethodPatch, k.path(c.cluster.Namespace)+"/"+name, query, "application/apply-patch+yaml", object,
+		&made,
+	)
 	if err != nil {
 		return Object{}, fmt.Errorf("apply the %s %s: %w", k.Name, name, err)
 	}
@@ -137,7 +140,9 @@ func (c *Client) Apply(ctx context.Context, k Kind, name string, object any) (Ob
 // with 409.
 func (c *Client) Merge(ctx context.Context, k Kind, name string, patch any) error {
 	query := url.Values{"fieldManager": {Manager}}
-	err := c.call(ctx, http.MethodPatch, k.path(c.cluster.Namespace)+"/"+name, query, "application/merge-patch+json", patch, nil)
+	err := c.call(
+		ctx, http.MethodPatch, k.path(c.cluster.Namespace)+"/"+name, query, "application/merge-patch+json", patch, nil,
+	)
 	if err != nil {
 		return fmt.Errorf("change the %s %s: %w", k.Name, name, err)
 	}
@@ -153,9 +158,9 @@ func (c *Client) Get(ctx context.Context, k Kind, name string) (Object, error) {
 	return found, nil
 }
 
-// Delete deletes an object by its name and uid, and in the background what it owns. One that is not there is fine, and so
-// is another one of its name. With a resourceVersion, the object is deleted as it was then, or refused with 409. A grace of
-// a pod below 0 is the pod's own.
+// Delete deletes an object by its name and uid, and in the background what it owns. One that is not there is fine, and
+// so is another one of its name. With a resourceVersion, the object is deleted as it was then, or refused with 409. A
+// grace of a pod below 0 is the pod's own.
 func (c *Client) Delete(ctx context.Context, k Kind, m Meta, grace int) error {
 	options := struct {
 		Type
@@ -177,8 +182,8 @@ func (c *Client) Delete(ctx context.Context, k Kind, m Meta, grace int) error {
 	return fmt.Errorf("delete the %s %s: %w", k.Name, m.Name, err)
 }
 
-// logBytes bounds what is read of a container's log. A node keeps a line in parts of at most 16 KiB, and each is a line of
-// the log, so that 100 of them are below it.
+// logBytes bounds what is read of a container's log. A node keeps a line in parts of at most 16 KiB, and each is a line
+// of the log, so that 100 of them are below it.
 const logBytes = 4 << 20
 
 // Log returns the last lines of a container.

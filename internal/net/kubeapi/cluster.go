@@ -1,5 +1,5 @@
-// Package kubeapi speaks to the API server of a Kubernetes cluster over plain HTTP: server-side apply, lists, watches. It
-// knows what is common to all objects; what is in them is its users' own.
+// Package kubeapi speaks to the API server of a Kubernetes cluster over plain HTTP: server-side apply, lists, watches.
+// It knows what is common to all objects; what is in them is its users' own.
 package kubeapi
 
 import (

@@ -30,8 +30,8 @@ type Mirror struct {
 	synced chan struct{} // closed after the first list
 }
 
-// Mirror returns a mirror of the objects that are wanted. It is empty until it runs. Objects are not selected by a label:
-// whoever removes the label would hide them.
+// Mirror returns a mirror of the objects that are wanted. It is empty until it runs. Objects are not selected by a
+// label: whoever removes the label would hide them.
 func (c *Client) Mirror(k Kind, wanted func(Object) bool, changed func(Object), report func(error)) *Mirror {
 	return &Mirror{
 		client: c, kind: k, wanted: wanted, changed: changed, report: report, all: map[string]Object{},
@@ -39,8 +39,8 @@ func (c *Client) Mirror(k Kind, wanted func(Object) bool, changed func(Object), 
 	}
 }
 
-// Add adds an object that was just made, unless the mirror has it. Whoever has made it does not make it again before the
-// API server tells of it.
+// Add adds an object that was just made, unless the mirror has it. Whoever has made it does not make it again before
+// the API server tells of it.
 func (m *Mirror) Add(o Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,8 +162,8 @@ func (m *Mirror) replace(found map[string]Object) {
 // something ever is, is found.
 const watchTime = 4 * time.Minute
 
-// watch follows the changes after a version, and returns the version that it has come to: a watch that broke goes on there.
-// It is empty when everything is to be listed again, as when the API server does not know the changes any more.
+// watch follows the changes after a version, and returns the version that it has come to: a watch that broke goes on
+// there. It is empty when everything is to be listed again, as when the API server does not know the changes any more.
 func (m *Mirror) watch(ctx context.Context, version string) (reached string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime+requestTime)
 	defer cancel()

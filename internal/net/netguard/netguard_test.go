@@ -76,8 +76,8 @@ func serve(t *testing.T, host, port string, handler http.HandlerFunc) *httptest.
 	return server
 }
 
-// portOfAll returns a port that is free on all addresses of these tests. It is not one of those that the kernel gives to
-// other processes (net.ipv4.ip_local_port_range), so that none of them takes it on one of the addresses meanwhile.
+// portOfAll returns a port that is free on all addresses of these tests. It is not one of those that the kernel gives
+// to other processes (net.ipv4.ip_local_port_range), so that none of them takes it on one of the addresses meanwhile.
 func portOfAll(t *testing.T) string {
 	t.Helper()
 	for range 100 {

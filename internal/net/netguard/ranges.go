@@ -14,7 +14,10 @@ type rule struct {
 var rules = []rule{
 	block("0.0.0.0/8", "this network", "means the machine itself"),
 	block("10.0.0.0/8", "private", "is a private network's"),
-	block("100.64.0.0/10", "shared", "is shared behind a carrier's translation, and where some clouds keep their metadata"),
+	block(
+		"100.64.0.0/10", "shared",
+		"is shared behind a carrier's translation, and where some clouds keep their metadata",
+	),
 	block("127.0.0.0/8", "loopback", "is the machine itself"),
 	block("168.63.129.16/32", "platform", "is where Azure answers its own machines"),
 	block("169.254.0.0/16", "link-local", "is of the local link, and where clouds keep their metadata"),

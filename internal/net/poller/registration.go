@@ -16,8 +16,8 @@ type Registration struct {
 	callback func(now time.Time) bool
 	done     chan any // ends Wait; carries the value of a panic, or nil
 
-	// loop stays the same for all Waits. dispatch drops an event while the callback runs: with two loops, a late event of
-	// one would make it drop an event of the other.
+	// loop stays the same for all Waits. dispatch drops an event while the callback runs: with two loops, a late event
+	// of one would make it drop an event of the other.
 	loop *loop
 }
 

@@ -85,8 +85,9 @@ func (s *Socket) stepExchange(fd uintptr) bool {
 	}
 	x.sent = true
 	x.OnSent()
-	// RawConn.Read forgets the readiness that was reported before it, and is not told again (epoll is edge-triggered). On
-	// a reused connection the stale check has just shown that nothing was there. A new one was not checked: read it now.
+	// RawConn.Read forgets the readiness that was reported before it, and is not told again (epoll is edge-triggered).
+	// On a reused connection the stale check has just shown that nothing was there. A new one was not checked: read it
+	// now.
 	return x.First && s.readResponse(fd)
 }
 

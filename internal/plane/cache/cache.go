@@ -63,7 +63,8 @@ func (c *Cache) Get(key Key, now time.Time) (Entry, bool) {
 		return Entry{}, false
 	}
 	h := e.Value.(*stored)
-	if left := h.expires.Sub(now); left <= 0 || left > 2*c.ttl { // expired, or the clock was set back by more than concurrent calls may differ
+	// expired, or the clock was set back by more than concurrent calls may differ
+	if left := h.expires.Sub(now); left <= 0 || left > 2*c.ttl {
 		c.drop(e)
 		return Entry{}, false
 	}

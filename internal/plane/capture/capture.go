@@ -86,7 +86,8 @@ type Counts struct {
 // Counts returns the numbers so far.
 func (r *Recorder) Counts() Counts {
 	return Counts{
-		Logged: r.logged.Load(), TooLarge: r.tooLarge.Load(), Unreadable: r.unreadable.Load(), Lost: r.spool.State().Lost,
+		Logged: r.logged.Load(), TooLarge: r.tooLarge.Load(), Unreadable: r.unreadable.Load(),
+		Lost: r.spool.State().Lost,
 	}
 }
 

@@ -22,8 +22,8 @@ type Split struct {
 	Epoch     string
 }
 
-// A Place is the place of a drawn request among those of its split. Sources sort by their start, and end with the name of
-// the membership in which they began, if there is one, after a dot.
+// A Place is the place of a drawn request among those of its split. Sources sort by their start, and end with the name
+// of the membership in which they began, if there is one, after a dot.
 type Place struct {
 	Source  string
 	Seq     int64 // from 1; 0 for a request that is not drawn
@@ -72,7 +72,8 @@ func (d *Draw) numbers() [6]*int64 {
 
 func (d *Draw) texts() [8]*string {
 	return [...]*string{
-		(*string)(&d.Workspace), &d.Alias, &d.Epoch, &d.Source, &d.Request, (*string)(&d.Arm), &d.Model, (*string)(&d.Outcome),
+		(*string)(&d.Workspace), &d.Alias, &d.Epoch, &d.Source, &d.Request, (*string)(&d.Arm), &d.Model,
+		(*string)(&d.Outcome),
 	}
 }
 
@@ -131,12 +132,12 @@ func EachDraw(list []byte) iter.Seq2[*Draw, error] {
 	}
 }
 
-// Draw gives a request the next place in its split. What became of the request must be recorded in any case, by Record or
-// by Drawn, once. Then a number is missing in a source only while its request runs, or if the process was killed.
+// Draw gives a request the next place in its split. What became of the request must be recorded in any case, by Record
+// or by Drawn, once. Then a number is missing in a source only while its request runs, or if the process was killed.
 //
-// A source is this process since its start. It ends earlier when the spool loses a record, which may have been a draw's, and
-// when this node's membership ends: after that a later source exists, and nobody waits for what is missing. While the spool
-// could lose records, nothing is drawn.
+// A source is this process since its start. It ends earlier when the spool loses a record, which may have been a
+// draw's, and when this node's membership ends: after that a later source exists, and nobody waits for what is missing.
+// While the spool could lose records, nothing is drawn.
 func (r *Recorder) Draw(of Split) Place {
 	days := r.settings.Of(of.Workspace).LogDays
 	r.drawing.Lock()

@@ -180,7 +180,8 @@ func putBuffer(buffer *[]byte) {
 	if buffer == nil {
 		return
 	}
-	if class := bits.Len(uint(cap(*buffer)-1)) - minBufferBits; class >= 0 && class < len(buffers) && cap(*buffer) == 1<<(class+minBufferBits) {
+	if class := bits.Len(uint(cap(*buffer)-1)) - minBufferBits; class >= 0 && class < len(buffers) &&
+		cap(*buffer) == 1<<(class+minBufferBits) {
 		buffers[class].Put(buffer)
 	}
 }

@@ -82,11 +82,17 @@ func New(c Config, next http.Handler) *Edge {
 // ServeHTTP serves one request with a request id, metrics, a span and, where it matters, a log line.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
-	call := &call{Context: r.Context(), edge: e, conn: connectionOf(r.Context()), id: id.At("req", now), started: now, showCauses: e.ShowCauses}
+	call := &call{
+		Context: r.Context(), edge: e, conn: connectionOf(r.Context()), id: id.At("req", now), started: now,
+		showCauses: e.ShowCauses,
+	}
 	r, span := e.begin(r, call) //nolint:contextcheck // a call wraps the request's own
 	defer span.End()
 	out := &call.out
-	*out = recorder{ResponseWriter: w, timeout: time.Duration(e.Bounds.Timeout.Load()), setsDeadlines: call.conn == nil || r.ProtoMajor > 1}
+	*out = recorder{
+		ResponseWriter: w, timeout: time.Duration(e.Bounds.Timeout.Load()),
+		setsDeadlines: call.conn == nil || r.ProtoMajor > 1,
+	}
 	header := w.Header()
 	call.idHeader[0] = call.id
 	header["X-Request-Id"] = call.idHeader[:]
@@ -131,7 +137,8 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if !ok {
 		return NoPath(r.URL.EscapedPath(), path.Clean("/"+r.URL.Path))
 	}
-	keyed, tokened, session := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths) || below(where.URL.Path, workerPaths), needsSession(where.URL.Path)
+	keyed, tokened, session := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths) ||
+		below(where.URL.Path, workerPaths), needsSession(where.URL.Path)
 	if e.Gate != nil && (keyed || tokened || below(where.URL.Path, "/admin") || below(where.URL.Path, "/dashboard")) {
 		if err := e.Gate(); err != nil {
 			return err

@@ -87,8 +87,9 @@ func RequestID(ctx context.Context) string { return callOf(ctx).id }
 // A recorder records the status and size of a response, and bounds every write by a timeout.
 type recorder struct {
 	http.ResponseWriter
-	timeout       time.Duration // of one write
-	setsDeadlines bool          // the connection sets no write deadlines of its own, or serves several requests at once (HTTP/2)
+	timeout time.Duration // of one write
+	// the connection sets no write deadlines of its own, or serves several requests at once (HTTP/2)
+	setsDeadlines bool
 	status        int
 	bytes         int64
 }
@@ -101,7 +102,8 @@ var (
 // setDeadline bounds the next write. clearDeadline removes the bound, so that a response may pause between writes.
 func (r *recorder) setDeadline() {
 	if r.setsDeadlines {
-		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.timeout)) // a writer without deadlines does not block
+		// a writer without deadlines does not block
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.timeout))
 	}
 }
 
@@ -272,7 +274,10 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		if route == "/readyz" {
 			level = slog.LevelDebug // a prober calls every second or so
 		}
-		e.Log.Log(r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path", withoutToken(r.URL.Path), "status", call.fault.Status, "err", call.cause)
+		e.Log.Log(
+			r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path",
+			withoutToken(r.URL.Path), "status", call.fault.Status, "err", call.cause,
+		)
 	}
 	level := slog.LevelDebug
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !call.unlogged {

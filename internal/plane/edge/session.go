@@ -23,10 +23,11 @@ import (
 // The mounts of the dashboard's API. Every path below them is for sessions: a key is ignored there, as a cookie is
 // ignored elsewhere.
 const (
-	sessionAPI   = "/dashboard/api"   // the dashboard's own routes
-	sessionScope = sessionAPI + "/w"  // those of a workspace: its id is the next segment
-	sessionV1    = "/dashboard/v1"    // the routes of /v1, again with the id of a workspace as the next segment
-	sessionName  = "__Host-sovereign" // of the cookie: a browser takes one of that name over TLS alone, for this host alone
+	sessionAPI   = "/dashboard/api"  // the dashboard's own routes
+	sessionScope = sessionAPI + "/w" // those of a workspace: its id is the next segment
+	sessionV1    = "/dashboard/v1"   // the routes of /v1, again with the id of a workspace as the next segment
+	// of the cookie: a browser takes one of that name over TLS alone, for this host alone
+	sessionName  = "__Host-sovereign"
 	stateName    = "__Host-sovereign-oidc"
 	secretLength = 32  // bytes of a session's secret
 	agentLength  = 200 // of a User-Agent header that is kept
@@ -75,7 +76,8 @@ func SessionCookie(secret string, until time.Duration) string {
 // brings it back when the provider sends it here, so it is Lax.
 func StateCookie(state string, until time.Duration) string {
 	return (&http.Cookie{
-		Name: stateName, Value: state, Path: "/", MaxAge: int(until.Seconds()), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: stateName, Value: state, Path: "/", MaxAge: int(until.Seconds()), Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
 	}).String()
 }
 
@@ -125,7 +127,9 @@ func (e *Edge) admitSession(r *http.Request, call *call) (*http.Request, error) 
 			"the dashboard is not served for this Host; dashboard.hosts in the configuration lists the names that it is reached by")))
 	}
 	if err := d.origins.Check(r); err != nil {
-		return nil, cmp.Or(e.countKeyless(r, call), error(fault.CrossOrigin.Because(err, "a page of another site may not change anything here")))
+		return nil, cmp.Or(e.countKeyless(r, call), error(fault.CrossOrigin.Because(
+			err, "a page of another site may not change anything here",
+		)))
 	}
 	session, digest, ok := d.session(r, clock.Of(call.started))
 	if !ok {
@@ -164,7 +168,8 @@ func (e *Edge) inWorkspace(r *http.Request, call *call) (*http.Request, error) {
 	caller := &call.caller
 	caller.Workspace = tenant.ID(name)
 	caller.Role = e.Directory.Role(live.Member{Workspace: caller.Workspace, User: caller.User})
-	if _, limits := e.Limits.Of(caller); limits != nil && len(limits.Addresses) > 0 && !limits.Addresses.Allow(e.Bounds.sender(r)) {
+	if _, limits := e.Limits.Of(caller); limits != nil && len(limits.Addresses) > 0 &&
+		!limits.Addresses.Allow(e.Bounds.sender(r)) {
 		if caller.Role == "" { // a reviewer, or a stranger, who learns nothing
 			return nil, fault.Missing.New("no workspace %q", caller.Workspace)
 		}

@@ -1,5 +1,6 @@
-// Package engines sends requests to the engines that the server runs: the replicas of a group, the least busy first. The
-// control plane says which replicas there are. A group without a replica is woken, and its requests wait for a while.
+// Package engines sends requests to the engines that the server runs: the replicas of a group, the least busy first.
+// The control plane says which replicas there are. A group without a replica is woken, and its requests wait for a
+// while.
 package engines
 
 import (
@@ -20,15 +21,15 @@ type Replica struct {
 // GroupConfig is what the control plane gives a group.
 type GroupConfig struct {
 	Name string
-	// Wait bounds how long a request waits for a replica, and for Prepare. After it, the request is refused with 503 and
-	// Retry-After.
+	// Wait bounds how long a request waits for a replica, and for Prepare. After it, the request is refused with 503
+	// and Retry-After.
 	Wait time.Duration
-	// Wake is called when a request finds no replica: once for all that wait at the same time, until there is a replica or
-	// Fail is called. It does not block. It may call the group. Nil for a group that cannot be woken.
+	// Wake is called when a request finds no replica: once for all that wait at the same time, until there is a replica
+	// or Fail is called. It does not block. It may call the group. Nil for a group that cannot be woken.
 	Wake func()
 	// Prepare is called before a request is sent to a replica, with the model's name there. It loads an adapter, for
-	// example. It may block as long as ctx lasts. The function that it returns is called when the request has ended, and may
-	// be nil. Nil for a group whose replicas serve one model.
+	// example. It may block as long as ctx lasts. The function that it returns is called when the request has ended,
+	// and may be nil. Nil for a group whose replicas serve one model.
 	Prepare func(ctx context.Context, r Replica, model string) (done func(), err error)
 }
 
@@ -80,8 +81,8 @@ func (r *Registry) Find(name string) *Group {
 	return r.groups[name]
 }
 
-// Acquire returns the use of a replica of a group, for one request to a model of that name there. It waits while the group
-// has none. The error is a 503, or why ctx has ended.
+// Acquire returns the use of a replica of a group, for one request to a model of that name there. It waits while the
+// group has none. The error is a 503, or why ctx has ended.
 func (r *Registry) Acquire(ctx context.Context, group, model string) (*Lease, error) {
 	g := r.Find(group)
 	if g == nil {

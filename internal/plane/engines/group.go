@@ -150,9 +150,9 @@ func (g *Group) Use() Use {
 	return u
 }
 
-// Fail refuses waiting requests with a reason, and those that come until there is a replica. The first of those calls Wake
-// again. A *fault.Fault is passed to callers as it is; the text of another error follows "no engine could be started".
-// Fail(nil) lets requests wait again.
+// Fail refuses waiting requests with a reason, and those that come until there is a replica. The first of those calls
+// Wake again. A *fault.Fault is passed to callers as it is; the text of another error follows "no engine could be
+// started". Fail(nil) lets requests wait again.
 func (g *Group) Fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -273,17 +273,20 @@ func (g *Group) wait(ctx context.Context, w *waiter, place *list.Element, bound 
 		return w.replica, w.err
 	default:
 		g.waiting.Remove(place)
-		g.woken = g.woken && g.waiting.Len() > 0 // what was started for nobody may be stopped again: the next one wakes it
+		// what was started for nobody may be stopped again: the next one wakes it
+		g.woken = g.woken && g.waiting.Len() > 0
 		return nil, err
 	}
 }
 
 func late(bound time.Duration) error {
-	return fault.Unavailable.New("the engine of this model is starting, and was not ready within %s: try again", bound).In(retryAfter)
+	return fault.Unavailable.New(
+		"the engine of this model is starting, and was not ready within %s: try again", bound,
+	).In(retryAfter)
 }
 
-// pick chooses the replica with the fewest outstanding requests, of several the one that was chosen longest ago. One that
-// has failed of late is chosen if there is no other.
+// pick chooses the replica with the fewest outstanding requests, of several the one that was chosen longest ago. One
+// that has failed of late is chosen if there is no other.
 func (g *Group) pick() *replica {
 	now := g.now()
 	var best *replica

@@ -104,8 +104,8 @@ func (m *machine) sendWaiting(t *rapid.T) {
 	m.waiting = nil
 }
 
-// TestAGroupMatchesAModel compares a group with a model under any sequence of calls: a request goes to a replica with the
-// fewest outstanding ones, none to a replica that was left out, and every waiting one is answered exactly once.
+// TestAGroupMatchesAModel compares a group with a model under any sequence of calls: a request goes to a replica with
+// the fewest outstanding ones, none to a replica that was left out, and every waiting one is answered exactly once.
 func TestAGroupMatchesAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine()

@@ -23,8 +23,8 @@ func (l *Lease) Send(ctx context.Context, r *upstream.Request) (*upstream.Respon
 	return l.replica.sender.Send(ctx, r)
 }
 
-// Release ends the use, after the body of the answer was closed. failed says that the engine is at fault: then others are
-// asked before it for a while. Release is called once.
+// Release ends the use, after the body of the answer was closed. failed says that the engine is at fault: then others
+// are asked before it for a while. Release is called once.
 func (l *Lease) Release(failed bool) {
 	if l.done != nil {
 		l.done()
@@ -40,7 +40,9 @@ var protocols = protocol.Upstream(nil)
 
 // newSender returns the sender of a replica. A base URL that cannot be used fails every request.
 func newSender(r Replica) sender {
-	s, err := protocols.NewSender(&live.Provider{Name: live.Engines.Name, Protocol: live.Engine, BaseURL: r.BaseURL, Configured: true})
+	s, err := protocols.NewSender(&live.Provider{
+		Name: live.Engines.Name, Protocol: live.Engine, BaseURL: r.BaseURL, Configured: true,
+	})
 	if err != nil {
 		return unusable{err}
 	}

@@ -41,9 +41,9 @@ type shard struct {
 	accounts map[tenant.ID]*account
 }
 
-// A purse is money that requests hold and spend. What is free in it is credited − spent − unposted − held, and never below
-// zero. Where wallets are shared with other servers, it is this server's slice: credited is what was taken for it, and
-// spent what was posted from it.
+// A purse is money that requests hold and spend. What is free in it is credited − spent − unposted − held, and never
+// below zero. Where wallets are shared with other servers, it is this server's slice: credited is what was taken for
+// it, and spent what was posted from it.
 type purse struct {
 	credited money.Nano // as the ledger says
 	spent    money.Nano // as the ledger says

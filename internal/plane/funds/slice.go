@@ -15,8 +15,8 @@ type Payer struct {
 
 // A Source has the money of wallets that are shared with other servers. Requests hold what this server has taken of it.
 type Source interface {
-	// Acquire holds an amount for a request that what was taken does not cover. It fails with *Short when the payer does
-	// not have so much free, and with another error when that cannot be found out in time.
+	// Acquire holds an amount for a request that what was taken does not cover. It fails with *Short when the payer
+	// does not have so much free, and with another error when that cannot be found out in time.
 	Acquire(ctx context.Context, from Payer, amount money.Nano) (Hold, error)
 	// Look returns what is not known to be spent or held of a wallet, and what was spent of it, as the ledger has it.
 	Look(ctx context.Context, ws tenant.ID) (left, spent money.Nano, err error)
@@ -206,8 +206,8 @@ func (f *Funds) Unused(p Payer) {
 	f.with(p, func(_ *account, _ *named, from *purse) { from.slice.used = false })
 }
 
-// Shared returns what this server holds of a shared wallet, and what it has settled of it and not posted: of the wallet,
-// and of its named holds.
+// Shared returns what this server holds of a shared wallet, and what it has settled of it and not posted: of the
+// wallet, and of its named holds.
 func (f *Funds) Shared(ws tenant.ID) (held, unposted, named money.Nano) {
 	a := f.account(ws)
 	a.mu.Lock()

@@ -62,7 +62,8 @@ func (r *run) attemptModel(c *plan.Candidate) *failure {
 		}
 		last = failed
 		r.attemptFailed(c, failed)
-		if !failed.retry || retries >= r.settings.Retries || failed.retryAfter > maxRetryAfter || r.response.left.Load() ||
+		if !failed.retry || retries >= r.settings.Retries || failed.retryAfter > maxRetryAfter ||
+			r.response.left.Load() ||
 			!r.backOff(retries, failed.retryAfter) {
 			return failed.after(retries)
 		}
@@ -91,7 +92,9 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.clock.worked()
 	if !r.circuit.allow(c, r.request.Caller.Workspace, r.clock.now) {
 		err := errors.New("it failed too often of late")
-		return &failure{class: circuitOpen, err: err, fault: fault.Upstream.Because(err, "%s is failing with %s, and was not asked", c.Provider.Name, c.ID)}
+		return &failure{class: circuitOpen, err: err, fault: fault.Upstream.Because(
+			err, "%s is failing with %s, and was not asked", c.Provider.Name, c.ID,
+		)}
 	}
 	if c.Engines != "" {
 		return r.attemptEngine(c)
@@ -120,8 +123,8 @@ func (r *run) attemptVia(sender requestSender, c *plan.Candidate) *failure {
 	defer held.release()
 	sent := &call.request
 	*sent = upstream.Request{
-		Model: c.Model, Path: r.request.Endpoint.Path, BodyRef: r.request.BodyRef, Stream: r.request.Stream, ID: r.request.ID,
-		Credentials: c.Own, Reserve: held.take,
+		Model: c.Model, Path: r.request.Endpoint.Path, BodyRef: r.request.BodyRef, Stream: r.request.Stream,
+		ID: r.request.ID, Credentials: c.Own, Reserve: held.take,
 	}
 	sent.Body = r.request.ProviderBody(sent.BodyStorage[:0], c.Model, c.Own != nil, r.maxTokens)
 	response, err := sender.Send(&call.Life, sent)
@@ -131,7 +134,8 @@ func (r *run) attemptVia(sender requestSender, c *plan.Candidate) *failure {
 	}
 	defer func() { _ = response.Body.Close() }()
 	r.attempt.source = source{
-		deadline: &r.deadline, clock: &r.clock, life: &call.Life, from: response.Body, length: response.Length, timeout: r.settings.TryTimeout,
+		deadline: &r.deadline, clock: &r.clock, life: &call.Life, from: response.Body, length: response.Length,
+		timeout: r.settings.TryTimeout,
 	}
 	switch format := formatOf(r.request.Endpoint); {
 	case response.Status != http.StatusOK:

@@ -114,7 +114,8 @@ func (b *bill) clip(u live.Usage) live.Usage {
 // plausible reports whether the model can have used this much for the request.
 func (b *bill) plausible(u live.Usage) bool {
 	q, m := b.request, b.model.Model
-	return u.Input <= q.InputLimit(m) && u.Output <= q.Choices*m.MaxOutput && (u.Searches == 0 || u.Searches <= q.MaxSearches())
+	return u.Input <= q.InputLimit(m) && u.Output <= q.Choices*m.MaxOutput &&
+		(u.Searches == 0 || u.Searches <= q.MaxSearches())
 }
 
 // settled notes what was charged.
@@ -201,8 +202,8 @@ const progressInterval = time.Second
 // progressDue reports whether the next content must be recorded.
 func (b *bill) progressDue(now time.Time) bool { return now.Sub(b.recorded) >= progressInterval }
 
-// recordProgress records a stream's first content, and then about once a second what it has delivered. What could not be
-// recorded is recorded with the next.
+// recordProgress records a stream's first content, and then about once a second what it has delivered. What could not
+// be recorded is recorded with the next.
 func (b *bill) recordProgress(now time.Time) error {
 	if !b.progressDue(now) {
 		return nil

@@ -11,8 +11,9 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// serveCached answers from the cache, if the workspace wants that and the cache has an answer. It holds no money, calls no
-// provider and wakes no engine: that is why dedicated endpoints are cached too, although their requests cost nothing.
+// serveCached answers from the cache, if the workspace wants that and the cache has an answer. It holds no money, calls
+// no provider and wakes no engine: that is why dedicated endpoints are cached too, although their requests cost
+// nothing.
 func (r *run) serveCached() (hit bool) {
 	q, first := r.request, &r.plan.Order[0]
 	on := q.Cache == "on" || q.Cache == "" && r.gateway.Workspaces.Of(q.Caller.Workspace).Cache

@@ -55,7 +55,8 @@ func chatEvent(s *relay, e sse.Event) (effect eventEffect, failed *failure) {
 	s.run.assemble(e.Data)
 	cut := s.hiddenUsage(e.Data, &c)
 	s.template = nil
-	if content && c.Plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !answer.Present(c.Usage) && s.learned.Learn(e.Data, c.Delta, text, cut) {
+	if content && c.Plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !answer.Present(c.Usage) &&
+		s.learned.Learn(e.Data, c.Delta, text, cut) {
 		s.template = &s.learned
 	}
 	s.show(e.Data, &c, cut)

@@ -26,8 +26,8 @@ func (c *circuit) allow(m *plan.Candidate, ws tenant.ID, now time.Time) bool {
 	return true
 }
 
-// report tells the breaker how the attempt went: nil for success. A provider that answers is alive, even if it refuses. An
-// engine that is not ready says nothing of the model.
+// report tells the breaker how the attempt went: nil for success. A provider that answers is alive, even if it refuses.
+// An engine that is not ready says nothing of the model.
 func (c *circuit) report(f *failure, now time.Time) {
 	if !c.pending {
 		return

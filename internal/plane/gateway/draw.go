@@ -29,7 +29,9 @@ func (r *run) draw() {
 	}
 	messages, _ := r.texts()
 	r.drawn.question = capture.NewQuestion(g.Key, messages)
-	r.drawn.place = r.gateway.Recorder.Draw(capture.Split{Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: g.Epoch})
+	r.drawn.place = r.gateway.Recorder.Draw(capture.Split{
+		Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: g.Epoch,
+	})
 }
 
 // otherCached reports whether the other arm would answer from the cache. An answer from the cache is not drawn. The
@@ -115,9 +117,9 @@ func (r *run) record(err error) *capture.Draw {
 		r.decide(outcome.Failed)
 	}
 	record := &capture.Draw{
-		Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: r.plan.Gate.Epoch, Stratum: int64(r.plan.Gate.Stratum),
-		Place: d.place, Request: q.ID, Arm: r.plan.Arm, Outcome: d.sample, Latency: d.latency.Microseconds(),
-		Cost: r.bill.tab.Spent(), Question: d.question,
+		Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: r.plan.Gate.Epoch,
+		Stratum: int64(r.plan.Gate.Stratum), Place: d.place, Request: q.ID, Arm: r.plan.Arm, Outcome: d.sample,
+		Latency: d.latency.Microseconds(), Cost: r.bill.tab.Spent(), Question: d.question,
 	}
 	if r.response.begun {
 		record.Model = r.bill.model.ID

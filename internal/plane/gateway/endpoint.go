@@ -26,7 +26,9 @@ var (
 	embeddingsFormat = format{whole: wholeFormat{content: "data", usage: answer.Usage, mustHave: true}}
 	rerankFormat     = format{whole: wholeFormat{render: renderRanking}}
 	responsesFormat  = format{
-		whole:  wholeFormat{content: "output", mayBeEmpty: true, usage: answer.ResponseUsage, text: answer.ResponseText},
+		whole: wholeFormat{
+			content: "output", mayBeEmpty: true, usage: answer.ResponseUsage, text: answer.ResponseText,
+		},
 		stream: streamFormat{event: responseEvent, failure: responseFailure},
 	}
 )

@@ -5,8 +5,8 @@ import (
 	"sovereign/internal/plane/gateway/plan"
 )
 
-// attemptEngine is an attempt at an own model, which an engine of the server answers. It waits for one, which may have to
-// be started. The wait is bounded by the engines' own bound, not by the timeout of a try.
+// attemptEngine is an attempt at an own model, which an engine of the server answers. It waits for one, which may have
+// to be started. The wait is bounded by the engines' own bound, not by the timeout of a try.
 func (r *run) attemptEngine(c *plan.Candidate) (failed *failure) {
 	lease, failed := r.acquireEngine(c)
 	if failed != nil {

@@ -173,7 +173,8 @@ func TestAnEngineThatIsNotReadyInTimeIsRefusedWithATimeToTryAgain(t *testing.T) 
 	}
 }
 
-// A whole answer that was awaited for a while is awaited to its end, because it costs. A wait for an engine costs nothing.
+// A whole answer that was awaited for a while is awaited to its end, because it costs. A wait for an engine costs
+// nothing.
 func TestACallerThatLeavesDoesNotWaitForAnEngine(t *testing.T) {
 	b := newOwnBench(t, time.Hour)
 	b.freeWait = 0

@@ -85,13 +85,17 @@ func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	case errors.Is(err, upstream.ErrMemoryLimit):
 		return &failure{class: stopped, err: err, fault: errBufferFull}
 	case errors.Is(cause, deadline.ErrSilent):
-		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "%s did not answer in time", c.Provider.Name)}
+		return &failure{
+			class: silent, err: err, fault: fault.Timeout.Because(err, "%s did not answer in time", c.Provider.Name),
+		}
 	case cause != nil:
 		return &failure{class: stopped, err: err, fault: causeFault(cause)}
 	case errors.Is(err, upstream.ErrInvalidAnswer):
 		return unreadable(c, err)
 	default:
-		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "%s could not be reached, or broke off", c.Provider.Name)}
+		return &failure{class: broken, err: err, fault: fault.Upstream.Because(
+			err, "%s could not be reached, or broke off", c.Provider.Name,
+		)}
 	}
 }
 
@@ -110,7 +114,9 @@ func causeFault(cause error) *fault.Fault {
 
 // unreadable is the failure of an answer that cannot be read.
 func unreadable(c *plan.Candidate, err error) *failure {
-	return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the answer of %s cannot be read", c.Provider.Name)}
+	return &failure{
+		class: broken, err: err, fault: fault.Upstream.Because(err, "the answer of %s cannot be read", c.Provider.Name),
+	}
 }
 
 // unrecorded is the failure of a request whose charge the journal does not take.

@@ -2,10 +2,11 @@
 // provider, relays the answer as it arrives, and charges exactly what was used. It reads live state and reaches no
 // database.
 //
-// Its files build on each other in this order: gateway (configuration) and metrics; clock, reservation, failure; bill (the
-// money), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
-// product); run (the state of a request); cached, recording, logged, draw; the relays whole, with vectors, and stream,
-// with polled, chatstream and responsestream; endpoint, attempt, with engine, serve; http and complete, the two front ends.
+// Its files build on each other in this order: gateway (configuration) and metrics; clock, reservation, failure; bill
+// (the money), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of
+// the product); run (the state of a request); cached, recording, logged, draw; the relays whole, with vectors, and
+// stream, with polled, chatstream and responsestream; endpoint, attempt, with engine, serve; http and complete, the two
+// front ends.
 package gateway
 
 import (

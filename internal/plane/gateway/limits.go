@@ -11,8 +11,8 @@ import (
 	"sovereign/internal/plane/meter"
 )
 
-// checkModels refuses a model that the limits of the key or the workspace do not allow. A name that the caller sends must
-// be allowed itself. For an alias it is enough that every model is allowed that may answer.
+// checkModels refuses a model that the limits of the key or the workspace do not allow. A name that the caller sends
+// must be allowed itself. For an alias it is enough that every model is allowed that may answer.
 func (r *run) checkModels() error {
 	q := r.request
 	if !q.Pass.AllowModel(q.Model) && (r.plan.Alias == "" || !r.allowsAll()) {
@@ -42,7 +42,8 @@ func notAllowed(field, name string) error {
 	return f
 }
 
-// reserve sets aside what the request may use of the limits: the money that is held for it, and an estimate of its tokens.
+// reserve sets aside what the request may use of the limits: the money that is held for it, and an estimate of its
+// tokens.
 func (r *run) reserve(worst money.Nano) error {
 	q := r.request
 	err := q.Pass.Reserve(r.clock.now, r.estimateTokens(), worst)
@@ -76,8 +77,8 @@ func (r *run) estimateTokens() int64 {
 	return tokens
 }
 
-// settleLimits counts what the request used and cost against the limits. A usage that the request cannot have had counts
-// as it was estimated.
+// settleLimits counts what the request used and cost against the limits. A usage that the request cannot have had
+// counts as it was estimated.
 func (r *run) settleLimits() {
 	tokens := r.bill.used.Input + r.bill.used.Output
 	if tokens > 0 && r.request.Pass.TokenLimit() > 0 && !r.bill.plausible(r.bill.used) {

@@ -14,11 +14,12 @@ import (
 // begin afterwards. Turning it off applies at once: the recorder checks it again at the end.
 func (r *run) wantsLog() bool {
 	q, recorder := r.request, r.gateway.Recorder
-	return recorder != nil && q.Annotations != nil && !q.Annotations.NoLog && q.Endpoint == request.Chat && recorder.Enabled(q.Caller.Workspace)
+	return recorder != nil && q.Annotations != nil && !q.Annotations.NoLog && q.Endpoint == request.Chat &&
+		recorder.Enabled(q.Caller.Workspace)
 }
 
-// log hands a finished exchange to the recorder, if it is to be logged: those of dedicated endpoints never are. answer is
-// the whole answer.
+// log hands a finished exchange to the recorder, if it is to be logged: those of dedicated endpoints never are. answer
+// is the whole answer.
 func (r *run) log(answer []byte, used live.Usage, cost money.Nano) {
 	served := cmp.Or(r.cache.servedBy, r.bill.model.ID)
 	if !r.progress.logged || !r.bill.outcome.Logged() || live.IsDedicated(served) {
@@ -26,9 +27,10 @@ func (r *run) log(answer []byte, used live.Usage, cost money.Nano) {
 	}
 	q, cached := r.request, r.bill.outcome == outcome.Cached
 	e := capture.Exchange{
-		Workspace: q.Caller.Workspace, Key: q.Caller.Key, Request: q.ID, Model: served, Requested: q.Model, Alias: r.plan.Alias,
-		Provider: r.bill.model.Provider.Name, Tag: q.Annotations.Tag, Trace: q.Annotations.Trace, Stream: q.Stream, Cached: cached,
-		Answer: answer, Usage: used, Cost: cost, Latency: r.clock.elapsed(), First: r.progress.firstContent,
+		Workspace: q.Caller.Workspace, Key: q.Caller.Key, Request: q.ID, Model: served, Requested: q.Model,
+		Alias: r.plan.Alias, Provider: r.bill.model.Provider.Name, Tag: q.Annotations.Tag, Trace: q.Annotations.Trace,
+		Stream: q.Stream, Cached: cached, Answer: answer, Usage: used, Cost: cost, Latency: r.clock.elapsed(),
+		First: r.progress.firstContent,
 	}
 	if !cached {
 		e.FallbackFrom = r.fallbackFrom()

@@ -12,8 +12,8 @@ import (
 )
 
 // Metrics counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models
-// and providers of the catalog; never a workspace, a key, or anything that a caller sent. Own models are counted together,
-// by their prefix.
+// and providers of the catalog; never a workspace, a key, or anything that a caller sent. Own models are counted
+// together, by their prefix.
 type Metrics struct {
 	ownSeconds     *prometheus.HistogramVec
 	firstContent   *prometheus.HistogramVec
@@ -42,22 +42,31 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		ownSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sovereign_gateway_own_seconds", Help: "Time of a request that was ours: neither the provider's nor a slow caller's.",
+			Name:    "sovereign_gateway_own_seconds",
+			Help:    "Time of a request that was ours: neither the provider's nor a slow caller's.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5},
 		}, []string{"endpoint"}),
 		firstContent: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sovereign_gateway_first_content_seconds", Help: "Time until a caller was sent the first content.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"model"}),
-		tokens:         counter("sovereign_gateway_tokens_total", "Tokens that were charged for.", "model", "kind"),
-		cost:           counter("sovereign_gateway_cost_usd_total", "What requests cost, in dollars.", "model"),
-		outcomes:       counter("sovereign_gateway_requests_total", "Requests by how they ended; refused ones by the code.", "endpoint", "outcome"),
-		failedAttempts: counter("sovereign_gateway_failed_tries_total", "Tries at a provider that gave no answer, by class.", "provider", "class"),
+		tokens: counter("sovereign_gateway_tokens_total", "Tokens that were charged for.", "model", "kind"),
+		cost:   counter("sovereign_gateway_cost_usd_total", "What requests cost, in dollars.", "model"),
+		outcomes: counter(
+			"sovereign_gateway_requests_total", "Requests by how they ended; refused ones by the code.", "endpoint",
+			"outcome",
+		),
+		failedAttempts: counter(
+			"sovereign_gateway_failed_tries_total", "Tries at a provider that gave no answer, by class.", "provider",
+			"class",
+		),
 		excess: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sovereign_gateway_over_hold_usd_total", Help: "What requests cost beyond what was held for them, in dollars: some limit, price or report is wrong.",
+			Name: "sovereign_gateway_over_hold_usd_total",
+			Help: "What requests cost beyond what was held for them, in dollars: some limit, price or report is wrong.",
 		}),
 		overage: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sovereign_gateway_overage_usd_total", Help: "What requests cost beyond what their wallets had, in dollars: the operator pays it.",
+			Name: "sovereign_gateway_overage_usd_total",
+			Help: "What requests cost beyond what their wallets had, in dollars: the operator pays it.",
 		}),
 	}
 	m.ownSecondsBy.Make = func(endpoint string) prometheus.Observer { return m.ownSeconds.WithLabelValues(endpoint) }

@@ -346,7 +346,8 @@ func (p *endingWriter) Read([]byte) (int, error) {
 	}
 }
 
-// A provider that has ended its answer may take long to end the body. The caller gets the end of the answer before that.
+// A provider that has ended its answer may take long to end the body. The caller gets the end of the answer before
+// that.
 func TestACallerDoesNotWaitForWhatComesAfterTheEnd(t *testing.T) {
 	b := newBench(t)
 	w := &endingWriter{ResponseRecorder: httptest.NewRecorder(), over: make(chan struct{})}

@@ -34,7 +34,9 @@ type responseChunk struct {
 func responseEvent(s *relay, e sse.Event) (effect eventEffect, failed *failure) {
 	var c responseChunk
 	if err := lenient.Decode(e.Data, &c); err != nil || c.Type == "" {
-		return effect, unreadable(s.run.bill.model, errors.Join(errors.New("an event of the stream is none of a response's"), err))
+		return effect, unreadable(
+			s.run.bill.model, errors.Join(errors.New("an event of the stream is none of a response's"), err),
+		)
 	}
 	s.sequence = c.Sequence
 	if answer.Present(c.Response.Usage) {

@@ -140,6 +140,9 @@ func (r *run) attemptFailed(c *plan.Candidate, f *failure) {
 	}
 	r.gateway.Metrics.attemptFailed(c.Provider.Name, f.name)
 	if _, ok := r.gateway.logLimit.Allow(c.ID+" "+f.name, time.Now()); ok {
-		r.gateway.Log.Warn("an attempt failed", "request_id", r.request.ID, "model", c.ID, "provider", c.Provider.Name, "class", f.name, "err", f.err)
+		r.gateway.Log.Warn(
+			"an attempt failed", "request_id", r.request.ID, "model", c.ID, "provider", c.Provider.Name, "class",
+			f.name, "err", f.err,
+		)
 	}
 }

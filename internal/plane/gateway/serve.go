@@ -33,7 +33,9 @@ func (g *Gateway) Serve(caller context.Context, q *request.Request, out Writer) 
 func (g *Gateway) serve(caller context.Context, q *request.Request, c *completion, out Writer) (err error) {
 	g.running.Add(1)
 	defer g.running.Add(-1)
-	r := &run{gateway: g, request: q, completion: c, settings: g.settings.Load(), fleet: g.Fleet(), clock: startStopwatch()}
+	r := &run{
+		gateway: g, request: q, completion: c, settings: g.settings.Load(), fleet: g.Fleet(), clock: startStopwatch(),
+	}
 	r.share = g.Bounds.Buffered.Of(q.Caller.Workspace)
 	r.init()
 	r.response.out = out
@@ -81,9 +83,9 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 }
 
 // callerLeft notes that the caller has disconnected. Any goroutine may call it. The request ends then, unless the
-// provider has worked for it at a cost that is not known yet: while it waits for an engine, nothing has. A stream that has delivered content is read on for a short
-// time, because most providers report usage at its end. A whole answer that has been awaited for longer than freeWait is
-// awaited to its end.
+// provider has worked for it at a cost that is not known yet: while it waits for an engine, nothing has. A stream that
+// has delivered content is read on for a short time, because most providers report usage at its end. A whole answer
+// that has been awaited for longer than freeWait is awaited to its end.
 func (r *run) callerLeft() {
 	if r.response.left.Swap(true) {
 		return
@@ -114,7 +116,9 @@ func (r *run) resolve() (err error) {
 	if r.request.Internal != nil {
 		own = r.request.Internal.MaxTokens
 	}
-	r.maxTokens = cmp.Or(own, r.gateway.Workspaces.Of(r.request.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
+	r.maxTokens = cmp.Or(
+		own, r.gateway.Workspaces.Of(r.request.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens,
+	)
 	resolver := r.gateway.resolver(r.settings, r.fleet)
 	if r.plan, err = resolver.Resolve(r.request, r.planArray[:0]); err != nil {
 		return err
@@ -138,8 +142,8 @@ func (r *run) hold(caller context.Context) error {
 		return err
 	}
 	tab, err := r.gateway.Till.Open(caller, journal.Charge{
-		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
-		Hold: named, Tag: tag,
+		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model,
+		Alias: r.plan.Alias, Hold: named, Tag: tag,
 	}, worst)
 	if err == nil {
 		r.bill.tab = tab
@@ -172,14 +176,17 @@ func (r *run) ended(span trace.Span, err error) {
 	if !r.progress.traced {
 		return
 	}
-	span.SetAttributes(attribute.String("gen_ai.operation.name", q.Endpoint.Name), attribute.String("sovereign.outcome", ended))
+	span.SetAttributes(
+		attribute.String("gen_ai.operation.name", q.Endpoint.Name), attribute.String("sovereign.outcome", ended),
+	)
 	if r.bill.model == nil {
 		return
 	}
 	span.SetAttributes(
-		attribute.String("gen_ai.provider.name", r.bill.model.Provider.Name), attribute.String("gen_ai.request.model", q.Model),
-		attribute.String("gen_ai.response.model", r.bill.model.ID), attribute.Bool("gen_ai.request.stream", q.Stream),
-		attribute.Int64("gen_ai.usage.input_tokens", used.Input), attribute.Int64("gen_ai.usage.output_tokens", used.Output),
+		attribute.String("gen_ai.provider.name", r.bill.model.Provider.Name),
+		attribute.String("gen_ai.request.model", q.Model), attribute.String("gen_ai.response.model", r.bill.model.ID),
+		attribute.Bool("gen_ai.request.stream", q.Stream), attribute.Int64("gen_ai.usage.input_tokens", used.Input),
+		attribute.Int64("gen_ai.usage.output_tokens", used.Output),
 		attribute.Int64("gen_ai.usage.cache_read.input_tokens", used.Cached),
 	)
 	if q.MaxTokens > 0 {

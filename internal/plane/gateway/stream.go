@@ -27,9 +27,10 @@ const (
 
 // A streamFormat is how an endpoint's streams are read.
 type streamFormat struct {
-	event   func(*relay, sse.Event) (eventEffect, *failure) // reads one event, and appends what the caller sees of it to pending
-	end     string                                          // ends a stream whose provider did not end it
-	failure func(*relay, *fault.Fault) []byte               // returns the event that ends a stream with an error
+	// reads one event, and appends what the caller sees of it to pending
+	event   func(*relay, sse.Event) (eventEffect, *failure)
+	end     string                            // ends a stream whose provider did not end it
+	failure func(*relay, *fault.Fault) []byte // returns the event that ends a stream with an error
 }
 
 // An eventEffect is what an event means for the relay.
@@ -216,7 +217,8 @@ func (s *relay) takeEvent(e sse.Event) *failure {
 		s.pending = s.pending[:before]
 		return nil
 	}
-	if !s.run.response.begun && len(s.pending) > maxBeforeContent+4*len(s.run.request.Body) { // some repeat the request first
+	// some repeat the request first
+	if !s.run.response.begun && len(s.pending) > maxBeforeContent+4*len(s.run.request.Body) {
 		return unreadable(s.run.bill.model, errors.New("the stream says nothing"))
 	}
 	return s.noteContent(effect.content)

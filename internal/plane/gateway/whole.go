@@ -18,13 +18,16 @@ const maxWhole = 64 << 20
 
 // A wholeFormat is how an endpoint's whole answers are read.
 type wholeFormat struct {
-	content    string                                          // the member that holds what was asked for
-	mayBeEmpty bool                                            // that member may be an empty list
-	usage      func([]byte) *live.Usage                        // reads the member usage; nil if there is none
-	mustHave   bool                                            // an answer always has usage: it is added where it is missing
-	limit      int                                             // bytes of an answer; 0 for maxWhole
-	text       func([]byte) []byte                             // returns the text that a model wrote, in the member content
-	render     func(*run, []byte) ([]byte, *live.Usage, error) // converts an answer to our own form; nil relays it as it is
+	content    string                   // the member that holds what was asked for
+	mayBeEmpty bool                     // that member may be an empty list
+	usage      func([]byte) *live.Usage // reads the member usage; nil if there is none
+	// an answer always has usage: it is added where it is missing
+	mustHave bool
+	limit    int // bytes of an answer; 0 for maxWhole
+	// returns the text that a model wrote, in the member content
+	text func([]byte) []byte
+	// converts an answer to our own form; nil relays it as it is
+	render func(*run, []byte) ([]byte, *live.Usage, error)
 }
 
 // relayWhole relays an answer that is not streamed. The charge is recorded before the first byte is sent.
@@ -92,7 +95,8 @@ func (r *run) keepAnswer() {
 	c := r.completion
 	used, counted := r.bill.usage()
 	answer := &infer.Answer{
-		RequestID: r.request.ID, Model: r.bill.model.ID, Body: c.body, Usage: used, Cost: r.bill.cost(used), Latency: r.progress.firstContent,
+		RequestID: r.request.ID, Model: r.bill.model.ID, Body: c.body, Usage: used, Cost: r.bill.cost(used),
+		Latency: r.progress.firstContent,
 	}
 	r.clock.worked()
 	if c.err = c.left(); c.err == nil && c.request.Keep != nil {

@@ -60,7 +60,9 @@ func (j *Journal) readSegment(from, end Position) ([]Entry, Position, error) {
 			return nil, Position{from.Segment + 1, 0}, nil
 		}
 		if from.Offset > size {
-			return nil, from, fmt.Errorf("%w: segment %d ends at %d, before %d", ErrGap, from.Segment, size, from.Offset)
+			return nil, from, fmt.Errorf(
+				"%w: segment %d ends at %d, before %d", ErrGap, from.Segment, size, from.Offset,
+			)
 		}
 	}
 	entries, next, err := scan(file, from, size, readBatch)

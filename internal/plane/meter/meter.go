@@ -1,6 +1,6 @@
 // Package meter counts what keys and workspaces use against their limits: requests and tokens per minute, requests that
-// run at once, and money per day and per month. It counts in memory, and only for those that have limits. Money that was
-// spent before the process began, and what other servers count, is told to it.
+// run at once, and money per day and per month. It counts in memory, and only for those that have limits. Money that
+// was spent before the process began, and what other servers count, is told to it.
 package meter
 
 import (
@@ -151,8 +151,8 @@ func (m *Meter) Counts(id string) bool {
 	return a.counts
 }
 
-// Begin counts the money that a key or a workspace spends from now on. What was spent before, in the day and the month of
-// since, is for Add. It begins anew where money is counted already.
+// Begin counts the money that a key or a workspace spends from now on. What was spent before, in the day and the month
+// of since, is for Add. It begins anew where money is counted already.
 func (m *Meter) Begin(id string, now time.Time) (since clock.Time) {
 	a := m.account(id)
 	a.mu.Lock()

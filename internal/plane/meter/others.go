@@ -25,7 +25,8 @@ type elsewhere struct {
 	next     Count // of this server, at the round that is going on
 	told     bool  // the others know of more than nothing
 
-	taken, nextTaken Count // requests and tokens that were taken since the last round, and since the one that is going on
+	// requests and tokens that were taken since the last round, and since the one that is going on
+	taken, nextTaken Count
 
 	day, month period // what the others spent
 }
@@ -95,8 +96,8 @@ func locked(mu *sync.Mutex, f func()) {
 	f()
 }
 
-// share returns what this server may still take until the next round, of what a limit left at the last one: an equal part,
-// at least one.
+// share returns what this server may still take until the next round, of what a limit left at the last one: an equal
+// part, at least one.
 func share(limit, used, taken, nodes int64) int64 {
 	if nodes == 1 {
 		return 1<<63 - 1

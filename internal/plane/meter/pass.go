@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/live"
 )
 
-// A Pass is what one request takes of the limits of its key and its workspace. The zero Pass has no limits. It belongs to
-// one goroutine.
+// A Pass is what one request takes of the limits of its key and its workspace. The zero Pass has no limits. It belongs
+// to one goroutine.
 type Pass struct {
 	meter   *Meter
 	of      [2]use // of the key, and of the workspace
@@ -131,7 +131,9 @@ func (u *use) admit(now time.Duration, nodes int64) error {
 			if full {
 				wait = u.requests.wait(now, max(0, l.RequestsPerMinute-1-others))
 			}
-			return fault.RateLimitExceeded.New("the limit of the %s is %d requests per minute", u.whose, l.RequestsPerMinute).
+			return fault.RateLimitExceeded.New(
+				"the limit of the %s is %d requests per minute", u.whose, l.RequestsPerMinute,
+			).
 				In(atLeast(wait, nodes))
 		}
 	}
@@ -139,7 +141,9 @@ func (u *use) admit(now time.Duration, nodes int64) error {
 		here, others := e.reported.Running, e.count.Running
 		if u.running+others >= l.Concurrency ||
 			share(l.Concurrency, here+others, max(0, u.running-here), nodes) < 1 {
-			return fault.RateLimitExceeded.New("the limit of the %s is %d requests at once", u.whose, l.Concurrency).In(time.Second)
+			return fault.RateLimitExceeded.New(
+				"the limit of the %s is %d requests at once", u.whose, l.Concurrency,
+			).In(time.Second)
 		}
 	}
 	return nil
@@ -288,8 +292,8 @@ func (u *use) checkTokens(now time.Duration, tokens, nodes int64) error {
 	return nil
 }
 
-// Settle ends what Reserve set aside, and counts what the request used and cost. It also counts for a key or a workspace
-// that got a budget while the request ran.
+// Settle ends what Reserve set aside, and counts what the request used and cost. It also counts for a key or a
+// workspace that got a budget while the request ran.
 func (p *Pass) Settle(c *tenant.Caller, now time.Time, tokens int64, cost money.Nano) {
 	if p.meter == nil || !p.limited() && !p.meter.spends.Load() {
 		return

@@ -44,10 +44,11 @@ type Spool struct {
 	buffer     []byte
 	writing    bool
 
-	file         journal.File
-	unsynced     []journal.File // earlier segments that are not synced yet
-	dirUnsynced  bool           // a segment was created and the folder not synced since: a power loss could lose its name
-	dirty        bool           // file was created or written since its last sync
+	file     journal.File
+	unsynced []journal.File // earlier segments that are not synced yet
+	// a segment was created and the folder not synced since: a power loss could lose its name
+	dirUnsynced  bool
+	dirty        bool // file was created or written since its last sync
 	end          Position
 	mustTruncate bool            // a failed write left bytes that are not truncated yet
 	sizes        map[int64]int64 // bytes of each existing segment

@@ -80,8 +80,8 @@ func (s *InsufficientFunds) Error() string {
 }
 
 // Open sets an amount aside for a request: of the named hold of its charge, or else of the wallet. It refuses while the
-// journal cannot be written: nothing may be spent that a crash would forget. Where wallets are shared with other servers,
-// it waits until ctx ends for money that this server does not have.
+// journal cannot be written: nothing may be spent that a crash would forget. Where wallets are shared with other
+// servers, it waits until ctx ends for money that this server does not have.
 func (t *Till) Open(ctx context.Context, c journal.Charge, amount money.Nano) (Tab, error) {
 	if err := t.journal.Failure(); err != nil {
 		return Tab{}, fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
@@ -128,8 +128,8 @@ func (t *Till) Free(ws tenant.ID, hold string) money.Nano {
 	return t.funds.Free(ws)
 }
 
-// Look returns what a workspace has free, and what it has spent so far. Where wallets are shared with other servers, what
-// is free may include what their requests hold.
+// Look returns what a workspace has free, and what it has spent so far. Where wallets are shared with other servers,
+// what is free may include what their requests hold.
 func (t *Till) Look(ctx context.Context, ws tenant.ID) (free, spent money.Nano, err error) {
 	free = t.funds.Free(ws)
 	if from := t.funds.Source(); from != nil && free <= 0 {
@@ -159,8 +159,8 @@ func (t *Tab) Spent() money.Nano { return t.spent }
 // Journaled reports whether the journal has an entry of the request.
 func (t *Tab) Journaled() bool { return t.opened }
 
-// RecordUsage records the usage so far, in case the process dies. The first call belongs before the first content. What a
-// call could not record, the next call records.
+// RecordUsage records the usage so far, in case the process dies. The first call belongs before the first content. What
+// a call could not record, the next call records.
 func (t *Tab) RecordUsage(used live.Usage) error {
 	if t.ended {
 		return errEnded
@@ -222,8 +222,8 @@ func (t *Tab) settlement(s Settlement) journal.Entry {
 // coverTimeout bounds how long a settlement waits for money of a shared wallet beyond its hold.
 const coverTimeout = 3 * time.Second
 
-// cover returns how much of a cost can be paid, and extends the hold as far: first by what this server has, then by what it
-// can acquire.
+// cover returns how much of a cost can be paid, and extends the hold as far: first by what this server has, then by
+// what it can acquire.
 func (t *Tab) cover(cost money.Nano) money.Nano {
 	paid, from := t.hold.Cover(cost), t.till.funds.Source()
 	if paid >= cost || from == nil {

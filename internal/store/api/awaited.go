@@ -19,7 +19,8 @@ import (
 //
 // An Idempotency-Key covers start alone, in one transaction: a repetition starts nothing, and waits for the same job.
 func PostAwaited[In, Ticket, Out any](
-	path string, p Permission, start Handler[In, Ticket], finish Handler[Ticket, Out], summary string, options ...Option,
+	path string, p Permission, start Handler[In, Ticket], finish Handler[Ticket, Out], summary string,
+	options ...Option,
 ) Route {
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
 	r.call = func(ctx context.Context, caller tenant.Caller, in any) (any, error) {

@@ -59,7 +59,10 @@ func newInput(r Route, registry huma.Registry) (*input, error) {
 		}
 		switch {
 		case name != "":
-			p := param{name: name, in: place, index: field.Index, doc: field.Tag.Get("doc"), fallback: field.Tag.Get("default")}
+			p := param{
+				name: name, in: place, index: field.Index, doc: field.Tag.Get("doc"),
+				fallback: field.Tag.Get("default"),
+			}
 			p.required = place == "path" || field.Tag.Get("required") == "true"
 			p.schema = huma.SchemaFromField(registry, field, "")
 			in.params = append(in.params, p)
@@ -319,8 +322,8 @@ func refusal(field, message string) error {
 
 // plain turns the schema library's messages into a sentence.
 var plain = strings.NewReplacer(
-	"expected ", "", "value to be ", "", "string to be ", "", "number to be ", "", "string to match pattern ", "text that matches ",
-	"array length >= ", "a list of at least ", "array length <= ", "a list of at most ",
-	"length >= ", "at least this long: ", "length <= ", "at most this long: ",
-	"number >= ", "at least ", "number <= ", "at most ", "number > ", "above ", "number < ", "below ",
+	"expected ", "", "value to be ", "", "string to be ", "", "number to be ", "", "string to match pattern ",
+	"text that matches ", "array length >= ", "a list of at least ", "array length <= ", "a list of at most ",
+	"length >= ", "at least this long: ", "length <= ", "at most this long: ", "number >= ", "at least ", "number <= ",
+	"at most ", "number > ", "above ", "number < ", "below ",
 )

@@ -39,8 +39,8 @@ type EventSource interface {
 }
 
 // An EventStream is an answer of server-sent events. It ends when the caller leaves, when its source is over, when the
-// caller may no longer read it, and when the server stops. The last event is end, with the reason, unless the caller left.
-// A route that answers with one must be Long. It counts as an operation only until it begins.
+// caller may no longer read it, and when the server stops. The last event is end, with the reason, unless the caller
+// left. A route that answers with one must be Long. It counts as an operation only until it begins.
 type EventStream struct{ Source EventSource }
 
 const (

@@ -12,9 +12,9 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// A largeMember is a member of a body that may be larger than the rest of it: a list of JSON values, whose field has the
-// tag large with the most bytes that it may have, and maxItems. It is not parsed as the rest is, which would take many
-// times its size in memory. Its elements are valid JSON, and slices of the body.
+// A largeMember is a member of a body that may be larger than the rest of it: a list of JSON values, whose field has
+// the tag large with the most bytes that it may have, and maxItems. It is not parsed as the rest is, which would take
+// many times its size in memory. Its elements are valid JSON, and slices of the body.
 type largeMember struct {
 	name  string
 	index []int // within the body
@@ -38,7 +38,9 @@ func newLarge(body reflect.Type) (*largeMember, error) {
 		size, err := strconv.ParseInt(tag, 10, 64)
 		items, badItems := strconv.Atoi(field.Tag.Get("maxItems"))
 		if err != nil || badItems != nil || field.Type != reflect.TypeFor[[]jsontext.Value]() {
-			return nil, fmt.Errorf("%s.%s is no large member: it needs sizes, and the type []jsontext.Value", body, field.Name)
+			return nil, fmt.Errorf(
+				"%s.%s is no large member: it needs sizes, and the type []jsontext.Value", body, field.Name,
+			)
 		}
 		name, _, _ := bytes.Cut([]byte(field.Tag.Get("json")), []byte(","))
 		return &largeMember{string(name), field.Index, size, items}, nil

@@ -86,7 +86,9 @@ const retryIn = 5 * time.Second
 func refusal(err error) error {
 	switch {
 	case errors.Is(err, ErrMismatch):
-		return fault.InvalidParameter.Because(err, "the bytes are not those of the sha256 and the length that were named")
+		return fault.InvalidParameter.Because(
+			err, "the bytes are not those of the sha256 and the length that were named",
+		)
 	case errors.Is(err, ErrUnreachable):
 		return fault.Unavailable.Because(err, "the store of training files does not answer").In(retryIn)
 	case full(err):

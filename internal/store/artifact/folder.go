@@ -24,8 +24,8 @@ type Folder struct{ root *os.Root }
 // incoming holds files that are being written. A start of the only server empties it.
 const incoming = "incoming"
 
-// OpenShared opens a folder that other servers may use too. What they are writing there stays; what was not written to for
-// a day is removed.
+// OpenShared opens a folder that other servers may use too. What they are writing there stays; what was not written to
+// for a day is removed.
 func OpenShared(at string) (*Folder, error) {
 	if err := os.MkdirAll(filepath.Join(at, incoming), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of artifacts: %w", err)

@@ -51,7 +51,8 @@ const (
 func (c *S3Config) Check() (key string, err error) {
 	at, err := url.Parse(c.Endpoint)
 	switch {
-	case err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || strings.Trim(at.Path, "/") != "" ||
+	case err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" ||
+		strings.Trim(at.Path, "/") != "" ||
 		at.RawQuery != "" || at.User != nil:
 		return "endpoint", errors.New("is not a URL such as https://s3.eu-central-1.amazonaws.com")
 	case at.Scheme == "http" && !c.AllowHTTP && !loopback(at.Hostname()):

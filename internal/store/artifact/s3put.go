@@ -118,7 +118,9 @@ func (s *S3) putParts(ctx context.Context, key string, f File, body io.Reader) (
 		left -= int64(len(piece))
 		sum := sha256.Sum256(piece)
 		sent, err := s.core.PutObjectPart(ctx, s.config.Bucket, key, upload, len(parts)+1, bytes.NewReader(piece),
-			int64(len(piece)), minio.PutObjectPartOptions{Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
+			int64(len(piece)), minio.PutObjectPartOptions{
+				Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true,
+			})
 		if err != nil {
 			return s.failed(ctx, "send a part to S3", err)
 		}

@@ -233,7 +233,9 @@ func (s *Store) sweep(ctx context.Context, ws tenant.ID, d Digest) error {
 	if err := s.backend.Delete(ctx, ws, d); err != nil {
 		return fmt.Errorf("delete an unused artifact: %w", err)
 	}
-	_, err = s.alter(ctx, ws, `DELETE FROM artifacts WHERE workspace_id = $1 AND digest = $2 AND used_at = $3`, d, begun)
+	_, err = s.alter(
+		ctx, ws, `DELETE FROM artifacts WHERE workspace_id = $1 AND digest = $2 AND used_at = $3`, d, begun,
+	)
 	return err
 }
 

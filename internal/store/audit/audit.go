@@ -75,8 +75,8 @@ func Record(
 
 // layout is the order of a row's values in Record.
 var layout = chain.NewLayout("audit_entries", []string{
-	"workspace_id", "id", "at", "actor_kind", "actor_user", "actor_key", "request_id", "action", "subject", "before_json",
-	"after_json",
+	"workspace_id", "id", "at", "actor_kind", "actor_user", "actor_key", "request_id", "action", "subject",
+	"before_json", "after_json",
 })
 
 // credential is the id of the actor's key or session: one column has either, and the actor's kind tells which.

@@ -31,7 +31,9 @@ func Search(ctx context.Context, d *db.DB, ws tenant.ID, f Filter, limit int) (a
 	where, order := `TRUE`, `at DESC, id DESC`
 	args := []any{f.Action, kind, f.Actor, limit + 1}
 	if cursor := f.Before + f.After; cursor != "" {
-		at, err := db.Maybe[clock.Time](ctx, in, `SELECT at FROM audit_entries WHERE workspace_id = $1 AND id = $2`, cursor)
+		at, err := db.Maybe[clock.Time](
+			ctx, in, `SELECT at FROM audit_entries WHERE workspace_id = $1 AND id = $2`, cursor,
+		)
 		if err != nil {
 			return nil, false, fmt.Errorf("find an entry: %w", err)
 		}

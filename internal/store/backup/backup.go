@@ -1,8 +1,8 @@
 // Package backup writes a consistent snapshot of the whole database to a file that either engine can restore.
 //
 // A backup is a gzipped tar: a header, the rows of every table in pieces, and an end record with their counts and a
-// checksum, so that a truncated file cannot pass for a complete one. The root key is not in it. Encrypt and Decrypt make
-// and read the file in which it is kept.
+// checksum, so that a truncated file cannot pass for a complete one. The root key is not in it. Encrypt and Decrypt
+// make and read the file in which it is kept.
 package backup
 
 import (

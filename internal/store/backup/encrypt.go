@@ -63,7 +63,9 @@ const (
 
 // newEnvelope returns the envelope of a new file.
 func (k Key) newEnvelope() envelope {
-	e := envelope{KDF: fromPassphrase, Salt: make([]byte, 32), Time: argonTime, Memory: argonMemory, Threads: argonThreads}
+	e := envelope{
+		KDF: fromPassphrase, Salt: make([]byte, 32), Time: argonTime, Memory: argonMemory, Threads: argonThreads,
+	}
 	if len(k.Passphrase) == 0 {
 		e = envelope{KDF: fromRoot, RootID: k.Root.ID(), Salt: e.Salt}
 	}
@@ -84,7 +86,8 @@ func (k Key) derive(e envelope) ([]byte, error) {
 		return key, err
 	case e.KDF == fromPassphrase && len(k.Passphrase) == 0:
 		return nil, fmt.Errorf("%w: it needs a passphrase", ErrKey)
-	case e.KDF == fromPassphrase && e.Time >= 1 && e.Time <= maxArgonTime && e.Memory <= maxArgonMemory && e.Threads >= 1:
+	case e.KDF == fromPassphrase && e.Time >= 1 && e.Time <= maxArgonTime && e.Memory <= maxArgonMemory &&
+		e.Threads >= 1:
 		return argon2.IDKey(k.Passphrase, e.Salt, e.Time, e.Memory, e.Threads, 32), nil
 	default:
 		return nil, fmt.Errorf("%w: its key is derived in a way that this release does not know", ErrBroken)

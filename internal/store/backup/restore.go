@@ -201,7 +201,8 @@ func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Cont
 		}); err != nil {
 			return err
 		}
-		if _, knows := end.Rows["nodes"]; knows { // none of the servers that the backup saw serves the restored database
+		// none of the servers that the backup saw serves the restored database
+		if _, knows := end.Rows["nodes"]; knows {
 			if _, err := db.Exec(ctx, across, `UPDATE nodes SET ended = TRUE, serving = FALSE`); err != nil {
 				return fmt.Errorf("end the memberships: %w", err)
 			}
@@ -220,8 +221,8 @@ func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Cont
 	return end, nil
 }
 
-// ofServers are the tables of what running servers have taken, and tell each other. None runs on a database that was just
-// restored.
+// ofServers are the tables of what running servers have taken, and tell each other. None runs on a database that was
+// just restored.
 var ofServers = []string{
 	"wallet_slices", "wallet_recalls", "node_roles", "node_files", "engine_groups", "engine_uses", "engine_adapters",
 	"engine_loading", "meter_counts",
@@ -287,7 +288,9 @@ func matches(ctx context.Context, s db.Scoped, claimed []db.Table) error {
 }
 
 func sorted(columns []db.Column) []db.Column {
-	return slices.SortedFunc(slices.Values(columns), func(a, b db.Column) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(slices.Values(columns), func(a, b db.Column) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 }
 
 func columns(t db.Table) []string {

@@ -261,7 +261,9 @@ func (s *Sealer) begin(ctx context.Context, name Name) error {
 		return err
 	}
 	for some := range slices.Chunk(missing, batchSize) {
-		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error { return insert(ctx, tx.Across(scope), name, some) }); err != nil {
+		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+			return insert(ctx, tx.Across(scope), name, some)
+		}); err != nil {
 			return err
 		}
 	}

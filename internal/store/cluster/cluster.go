@@ -1,10 +1,10 @@
 // Package cluster makes several servers on one PostgreSQL database act as one. Each is a node with a lease of two
-// seconds, which it renews every half second. A change is answered when every node with a live lease has it in force. What
-// belongs to a node, such as the claim of a job, names its life, and passes to the others when that life is over.
+// seconds, which it renews every half second. A change is answered when every node with a live lease has it in force.
+// What belongs to a node, such as the claim of a job, names its life, and passes to the others when that life is over.
 //
-// The database is the only authority, and no clock of it decides anything. A node counts its own lease from before it sent
-// the renewal. The others end a node when its row has not changed for longer than a lease, by their own clocks, with a
-// statement that fails if it has changed after all.
+// The database is the only authority, and no clock of it decides anything. A node counts its own lease from before it
+// sent the renewal. The others end a node when its row has not changed for longer than a lease, by their own clocks,
+// with a statement that fails if it has changed after all.
 //
 // On SQLite there is one node, which has no lease and no row: see Alone.
 package cluster
@@ -28,8 +28,8 @@ type Life struct {
 	Epoch int64
 }
 
-// Over is a condition of SQL that is true when the life in two columns is over. On SQLite, where no node has a row, every
-// life is over, so a query excepts its own: `WHERE node <> $1 AND `+cluster.Over("jobs.node", "jobs.epoch").
+// Over is a condition of SQL that is true when the life in two columns is over. On SQLite, where no node has a row,
+// every life is over, so a query excepts its own: `WHERE node <> $1 AND `+cluster.Over("jobs.node", "jobs.epoch").
 func Over(node, epoch string) string {
 	return `NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = ` + node + ` AND nodes.epoch = ` + epoch + ` AND NOT nodes.ended)`
 }
@@ -75,8 +75,8 @@ type Member struct {
 	lease lease
 	watch watch
 	nodes atomic.Int64
-	// OnForget gives back what is set aside for a life whose disk is gone, and says what may be lost. BeforeLeave gives back
-	// what this node has, while it still has its lease. Both are set before Serve.
+	// OnForget gives back what is set aside for a life whose disk is gone, and says what may be lost. BeforeLeave gives
+	// back what this node has, while it still has its lease. Both are set before Serve.
 	OnForget    func(ctx context.Context, tx *db.Tx, life Life) (lost string, err error)
 	BeforeLeave func(ctx context.Context) error
 
@@ -131,8 +131,8 @@ func (m *Member) Life() Life {
 	return m.lease.life
 }
 
-// Check returns nil while this node may serve, and the refusal of every request otherwise. It is called for each request:
-// it reads a clock and an atomic value.
+// Check returns nil while this node may serve, and the refusal of every request otherwise. It is called for each
+// request: it reads a clock and an atomic value.
 func (m *Member) Check() error {
 	if m.alone() || int64(m.now()) < m.lease.until.Load() {
 		return nil
@@ -161,8 +161,8 @@ func (m *Member) reason() string {
 // Nodes returns how many nodes have a live lease, this one included, as of the last renewal. It is at least 1.
 func (m *Member) Nodes() int { return int(max(1, m.nodes.Load())) }
 
-// Fence fails with ErrFenced when the present life is over, and keeps it from being ended until the transaction ends. Call
-// it first in a transaction that takes something for this node.
+// Fence fails with ErrFenced when the present life is over, and keeps it from being ended until the transaction ends.
+// Call it first in a transaction that takes something for this node.
 func (m *Member) Fence(ctx context.Context, tx *db.Tx) error { return m.FenceAs(ctx, tx, m.Life()) }
 
 // FenceAs is Fence for a life that was read before.
@@ -183,8 +183,8 @@ type answer struct {
 // otherLeads is how long it is believed that another node has a role.
 const otherLeads = time.Second
 
-// Lead reports whether this node does the work of a role, and takes the role when nobody has it. The answer holds as long
-// as the lease: a loop asks before each round.
+// Lead reports whether this node does the work of a role, and takes the role when nobody has it. The answer holds as
+// long as the lease: a loop asks before each round.
 func (m *Member) Lead(ctx context.Context, role string) (bool, error) {
 	if m.alone() {
 		return true, nil

@@ -209,8 +209,8 @@ func TestAwaitReturnsOnlyWhenEveryServingNodeHasTheChange(t *testing.T) {
 // inForceHere is the version that a server has.
 func (s *server) inForceHere() db.Version { return s.board.Applied() }
 
-// A node that does not answer is waited for until its lease has run out. It serves nobody then, and when it is back, not
-// before it has everything.
+// A node that does not answer is waited for until its lease has run out. It serves nobody then, and when it is back,
+// not before it has everything.
 func TestASilentNodeIsEndedAndComesBackWithEverything(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)
 	a, b := serving(t, d, "jrn_a"), serving(t, d, "jrn_b")
@@ -441,8 +441,8 @@ func TestAForgottenNodeMayNotJoin(t *testing.T) {
 	}
 }
 
-// A database that was restored, or whose standby took over without its last commits, may have given the versions that are
-// in force here to other changes.
+// A database that was restored, or whose standby took over without its last commits, may have given the versions that
+// are in force here to other changes.
 func TestANodeReadsEverythingAnewWhenTheDatabaseHasLostCommits(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)
 	s := serving(t, d, "jrn_a")

@@ -99,8 +99,8 @@ func (m *Member) Drain(ctx context.Context, tx *db.Tx, id string) (before, after
 	return m.set(ctx, tx, before, `draining = TRUE`)
 }
 
-// Forget notes that the disk of a node whose life is over is gone. It may not join any more. OnForget gives back what is
-// set aside for it, and says what may be lost.
+// Forget notes that the disk of a node whose life is over is gone. It may not join any more. OnForget gives back what
+// is set aside for it, and says what may be lost.
 func (m *Member) Forget(ctx context.Context, tx *db.Tx, id string) (before, after Node, lost string, err error) {
 	before, err = m.find(ctx, tx, id)
 	if err == nil && !before.Ended {

@@ -203,7 +203,9 @@ func (m *Member) beat(ctx context.Context) error {
 	if errors.Is(err, errGone) {
 		m.lease.end()
 		m.noteChange()
-		m.config.Log.Warn("the others have ended this server's membership; joining again", "node", life.Node, "epoch", life.Epoch)
+		m.config.Log.Warn(
+			"the others have ended this server's membership; joining again", "node", life.Node, "epoch", life.Epoch,
+		)
 		return m.rejoin(ctx, bounded)
 	}
 	if err != nil {
@@ -216,7 +218,10 @@ func (m *Member) beat(ctx context.Context) error {
 	if !m.lease.renewed(life, sent, now, got.Beat, got.Head, applied) {
 		m.lease.end()
 		m.noteChange()
-		m.config.Log.Warn("the database has lost commits that it had acknowledged; joining again", "head", got.Head, "applied", applied)
+		m.config.Log.Warn(
+			"the database has lost commits that it had acknowledged; joining again", "head", got.Head, "applied",
+			applied,
+		)
 		return m.rejoin(ctx, bounded)
 	}
 	m.noteChange()
@@ -296,7 +301,9 @@ func (m *Member) reap(ctx context.Context, rows []row) {
 			case ended:
 				m.ended(r)
 			case err != nil && ctx.Err() == nil:
-				m.config.Log.Warn("cannot end the membership of a silent server; trying again", "node", r.ID, "err", err)
+				m.config.Log.Warn(
+					"cannot end the membership of a silent server; trying again", "node", r.ID, "err", err,
+				)
 			}
 		})
 	}
@@ -304,7 +311,9 @@ func (m *Member) reap(ctx context.Context, rows []row) {
 
 // ended notes that this process has ended the life of another.
 func (m *Member) ended(r row) {
-	m.config.Log.Warn("ended the membership of a server that was silent for longer than its lease", "node", r.ID, "epoch", r.Epoch)
+	m.config.Log.Warn(
+		"ended the membership of a server that was silent for longer than its lease", "node", r.ID, "epoch", r.Epoch,
+	)
 }
 
 // tell tells of every change between serving and not serving, in order, until ctx ends.

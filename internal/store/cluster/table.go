@@ -14,8 +14,8 @@ import (
 // A table is the rows of all nodes. Its connections are its own: a renewal waits for no other statement.
 type table struct{ own, db *db.DB }
 
-// others is how many connections there are beside that of the renewal: to look at the other nodes, and to end them, which
-// may wait for a transaction.
+// others is how many connections there are beside that of the renewal: to look at the other nodes, and to end them,
+// which may wait for a transaction.
 const others = 3
 
 func (t table) close() error { return errors.Join(t.own.Close(), t.db.Close()) }
@@ -39,8 +39,9 @@ var errGone = errors.New("the life is over")
 type about struct{ name, address, release, settings string }
 
 // join begins the next life of a node. It waits for the transactions that its former life has fenced. known is the
-// newest life that this process has had: after a database that lost its last commits, the next is still a new one. at is
-// the time of this attempt. What an operator has asked a running process for, it is still asked for in its next life.
+// newest life that this process has had: after a database that lost its last commits, the next is still a new one. at
+// is the time of this attempt. What an operator has asked a running process for, it is still asked for in its next
+// life.
 func (t table) join(ctx context.Context, known Life, at clock.Time, a about) (life Life, beat int64, err error) {
 	_, err = t.own.Tx(ctx, func(tx *db.Tx) error {
 		all := tx.Across("nodes belong to no workspace")
@@ -102,8 +103,8 @@ func (t table) renew(ctx context.Context, life Life, applied db.Version, setting
 	return *found, rows, err
 }
 
-// lost tells why a life is over: nil when the node may begin another. It returns the node's newest life. tried is the time
-// of this process's last attempt to join, whose answer may have been lost: a newer life of that time is its own.
+// lost tells why a life is over: nil when the node may begin another. It returns the node's newest life. tried is the
+// time of this process's last attempt to join, whose answer may have been lost: a newer life of that time is its own.
 func (t table) lost(ctx context.Context, newest Life, tried clock.Time) (Life, error) {
 	found, err := db.Maybe[struct {
 		Epoch     int64
@@ -139,7 +140,9 @@ func (t table) head(ctx context.Context) (db.Version, error) {
 
 // look reads the live nodes.
 func (t table) look(ctx context.Context) ([]row, error) {
-	return db.Query[row](ctx, t.all(), `SELECT id, epoch, beat, applied, serving, release, settings FROM nodes WHERE NOT ended`)
+	return db.Query[row](
+		ctx, t.all(), `SELECT id, epoch, beat, applied, serving, release, settings FROM nodes WHERE NOT ended`,
+	)
 }
 
 // end ends the life of a silent node, unless its row has changed after all. It waits for the transactions that the life
@@ -163,7 +166,9 @@ func (t table) end(ctx context.Context, r row) (ended bool, err error) {
 func (t table) leave(ctx context.Context, life Life) error {
 	_, err := t.db.Tx(ctx, func(tx *db.Tx) error {
 		all := tx.Across("nodes belong to no workspace")
-		_, err := db.Maybe[int64](ctx, all, `SELECT epoch FROM nodes WHERE id = $1 AND epoch = $2 FOR UPDATE`, life.Node, life.Epoch)
+		_, err := db.Maybe[int64](
+			ctx, all, `SELECT epoch FROM nodes WHERE id = $1 AND epoch = $2 FOR UPDATE`, life.Node, life.Epoch,
+		)
 		if err != nil {
 			return err
 		}
@@ -173,7 +178,9 @@ func (t table) leave(ctx context.Context, life Life) error {
 }
 
 func endLife(ctx context.Context, all db.Scoped, life Life) error {
-	_, err := db.Exec(ctx, all, `UPDATE nodes SET ended = TRUE, serving = FALSE WHERE id = $1 AND epoch = $2`, life.Node, life.Epoch)
+	_, err := db.Exec(
+		ctx, all, `UPDATE nodes SET ended = TRUE, serving = FALSE WHERE id = $1 AND epoch = $2`, life.Node, life.Epoch,
+	)
 	if err != nil {
 		return fmt.Errorf("end node %s: %w", life.Node, err)
 	}

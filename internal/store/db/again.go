@@ -8,8 +8,8 @@ import (
 // An Again is an error after which a transaction, once it is rolled back, may be run again.
 type Again interface {
 	error
-	// Again does what the transaction lacked, outside of any. It returns nil when the transaction shall be run again, and
-	// else the error to return instead.
+	// Again does what the transaction lacked, outside of any. It returns nil when the transaction shall be run again,
+	// and else the error to return instead.
 	Again(ctx context.Context) error
 }
 

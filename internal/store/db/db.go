@@ -187,7 +187,8 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 		}
 	}
 	return &DB{
-		Engine: Postgres, write: pool, read: pool, migrationsDir: steps, config: config, process: rand.Text(), idleLimit: idleLimit,
+		Engine: Postgres, write: pool, read: pool, migrationsDir: steps, config: config, process: rand.Text(),
+		idleLimit: idleLimit,
 	}, nil
 }
 

@@ -45,7 +45,8 @@ func unavailable(err error) bool {
 		return false
 	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(*pgconn.ConnectError)) || errors.As(err, new(*net.OpError))
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(*pgconn.ConnectError)) ||
+		errors.As(err, new(*net.OpError))
 }
 
 // isSerializationFailure reports whether a transaction was rolled back only because of a concurrent one, or because it

@@ -62,7 +62,9 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		args = arguments(args[:0], shared, rows[:n])
 		if whole == nil && len(rows) >= 2*batch {
 			var err error
-			if whole, err = to.PrepareContext(ctx, insertStatement(table, columns, shared, batch)+otherwise); err != nil {
+			if whole, err = to.PrepareContext(
+				ctx, insertStatement(table, columns, shared, batch)+otherwise,
+			); err != nil {
 				return err
 			}
 			defer func() { _ = whole.Close() }()

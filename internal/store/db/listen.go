@@ -22,7 +22,8 @@ type listeners struct {
 const FeedTopic = "feed"
 
 // Listen registers f to be called after every commit of a transaction that signalled the topic. f must not block.
-// Commits of other servers on the same database count while Hear runs. A call may be missed, and may come without a cause.
+// Commits of other servers on the same database count while Hear runs. A call may be missed, and may come without a
+// cause.
 func (d *DB) Listen(topic string, f func()) {
 	d.listeners.mu.Lock()
 	defer d.listeners.mu.Unlock()
@@ -95,7 +96,10 @@ func (d *DB) Hear(ctx context.Context, log *slog.Logger) {
 			return
 		}
 		if !failing {
-			log.Warn("changes by other servers are noticed later: the connection that is notified of them failed", "err", err)
+			log.Warn(
+				"changes by other servers are noticed later: the connection that is notified of them failed", "err",
+				err,
+			)
 			failing = true
 		}
 		select {

@@ -51,9 +51,9 @@ func writeAt(file *os.File, text string) error {
 // Release unlocks the folder.
 func (l *FolderLock) Release() error { return l.file.Close() }
 
-// Our keys among the advisory locks of a PostgreSQL database. Releases that served alone kept leaseKey for as long as they
-// ran; a start shares it, so that it refuses, and is refused by, such a server. startKey is of the start that changes the
-// schema.
+// Our keys among the advisory locks of a PostgreSQL database. Releases that served alone kept leaseKey for as long as
+// they ran; a start shares it, so that it refuses, and is refused by, such a server. startKey is of the start that
+// changes the schema.
 const (
 	leaseKey int64 = 0x536f7665726569 // "Soverei"
 	startKey int64 = 0x536f7665726570
@@ -68,8 +68,8 @@ const (
 )
 
 // LockStart takes the right to bring the schema up to date, and returns what gives it back. It waits for the start of
-// another server, and fails with ErrTaken when a server of a release that serves alone uses the database. SQLite needs no
-// such lock, because the folder's is enough.
+// another server, and fails with ErrTaken when a server of a release that serves alone uses the database. SQLite needs
+// no such lock, because the folder's is enough.
 func (d *DB) LockStart(ctx context.Context) (unlock func(), err error) {
 	if d.Engine == SQLite {
 		return func() {}, nil

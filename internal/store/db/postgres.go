@@ -16,8 +16,8 @@ import (
 
 // A connector opens connections to PostgreSQL that the pool does not hand on when they are closed, or when an operation
 // was cancelled on them. pgx closes the connection of a query that is cancelled, and its own do not tell: a query that
-// waited could get several such connections in a row, and fail because others were cancelled. A query that ends while it
-// is cancelled may leave a read timeout behind, in pgx's background reader, which the next query would get.
+// waited could get several such connections in a row, and fail because others were cancelled. A query that ends while
+// it is cancelled may leave a read timeout behind, in pgx's background reader, which the next query would get.
 type connector struct {
 	driver.Connector
 	idleLimit *atomic.Int64 // of the transactions, in nanoseconds; 0 for none

@@ -166,7 +166,8 @@ func (s Scoped) bind(text string, args []any) ([]any, error) {
 			return nil, fmt.Errorf("argument $%d: %w", i+1, err)
 		}
 		if text, ok := value.(string); ok && (strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text)) {
-			return nil, fault.InvalidParameter.New("text must be UTF-8 without NUL characters") // PostgreSQL could not keep it
+			// PostgreSQL could not keep it
+			return nil, fault.InvalidParameter.New("text must be UTF-8 without NUL characters")
 		}
 		bindings[i] = value
 	}

@@ -58,7 +58,9 @@ func Tables(ctx context.Context, s Scoped) ([]Table, error) {
 			c := &t.Columns[i]
 			kind, ok := kinds[strings.ToLower(string(c.Kind))]
 			if !ok {
-				return nil, fmt.Errorf("column %s.%s has the type %s, which is not one of both engines", name, c.Name, c.Kind)
+				return nil, fmt.Errorf(
+					"column %s.%s has the type %s, which is not one of both engines", name, c.Name, c.Kind,
+				)
 			}
 			c.Kind = kind
 		}

@@ -194,8 +194,8 @@ type binding struct{}
 // use.
 func (t *Tx) Bind(ctx context.Context) context.Context { return context.WithValue(ctx, binding{}, t) }
 
-// Unbound returns ctx without the transaction that it belongs to: what runs with it stands, whatever becomes of that. It
-// is for PostgreSQL. On SQLite a write would wait for the transaction that it is part of.
+// Unbound returns ctx without the transaction that it belongs to: what runs with it stands, whatever becomes of that.
+// It is for PostgreSQL. On SQLite a write would wait for the transaction that it is part of.
 func Unbound(ctx context.Context) context.Context {
 	if !Bound(ctx) {
 		return ctx

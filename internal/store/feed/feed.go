@@ -33,8 +33,8 @@ type Feed struct {
 	timeout time.Duration
 	wake    chan struct{}
 
-	// Elsewhere returns when a version is in force in the other servers; nil when there are none. Advanced is called after
-	// every version that is in force here. Both are set before Run.
+	// Elsewhere returns when a version is in force in the other servers; nil when there are none. Advanced is called
+	// after every version that is in force here. Both are set before Run.
 	Elsewhere func(context.Context, db.Version) error
 	Advanced  func()
 
@@ -229,8 +229,8 @@ func (f *Feed) bounded(ctx context.Context, do func(context.Context) error) erro
 }
 
 // CatchUp applies what was committed since the last call. Each query has its own timeout, and each applied version
-// stays applied. Many changes or a slow database therefore delay the feed, but cannot stop it for good. When another server
-// has pruned what this one could not apply for too long, everything is filled anew: versions have no gaps.
+// stays applied. Many changes or a slow database therefore delay the feed, but cannot stop it for good. When another
+// server has pruned what this one could not apply for too long, everything is filled anew: versions have no gaps.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()

@@ -32,10 +32,10 @@ type Config struct {
 	Now          func() clock.Time // default: the machine's clock
 }
 
-// A Runner runs the jobs of all workspaces. On PostgreSQL each node has one, and they share the queue. A claim names the
-// life of the node that took it. A claim of the runner's present life that is not in its memory belongs to no live run,
-// and neither does a claim whose life is over: the runner takes those jobs over, and leaves the others alone. On SQLite
-// there is one runner, and every claim is of its life.
+// A Runner runs the jobs of all workspaces. On PostgreSQL each node has one, and they share the queue. A claim names
+// the life of the node that took it. A claim of the runner's present life that is not in its memory belongs to no live
+// run, and neither does a claim whose life is over: the runner takes those jobs over, and leaves the others alone. On
+// SQLite there is one runner, and every claim is of its life.
 type Runner struct {
 	db           *db.DB
 	member       Membership
@@ -81,11 +81,10 @@ const (
 // NewRunner returns a runner that does not run yet.
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		db: c.DB, member: c.Member, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now,
-		tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
-		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{},
-		awaited: map[key]int{}, served: map[tenant.ID]uint64{}, lives: map[cluster.Life]bool{},
-		firstPass: true, ended: make(chan struct{}),
+		db: c.DB, member: c.Member, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2),
+		now: c.Now, tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1, wake: make(chan struct{}, 1),
+		handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{}, awaited: map[key]int{},
+		served: map[tenant.ID]uint64{}, lives: map[cluster.Life]bool{}, firstPass: true, ended: make(chan struct{}),
 	}
 	if r.now == nil {
 		r.now = clock.Now
@@ -244,9 +243,9 @@ func (r *Runner) change(ctx context.Context, at key, rule func(*record) error) e
 	return err
 }
 
-// reconcile compares the claims in the database with those in memory. It ends runs whose job was cancelled or taken over,
-// and takes over jobs whose claim belongs to no live run: of a server whose life is over, or of a claim or a settlement
-// that the database did not answer.
+// reconcile compares the claims in the database with those in memory. It ends runs whose job was cancelled or taken
+// over, and takes over jobs whose claim belongs to no live run: of a server whose life is over, or of a claim or a
+// settlement that the database did not answer.
 func (r *Runner) reconcile(ctx context.Context) error {
 	present := r.member.Life()
 	all, err := find[claimedJob](ctx, r, selectClaimed)
@@ -274,8 +273,8 @@ func (r *Runner) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// judge reports whether a claim belongs to no live run, so that the job is taken over, and whether its process has died.
-// It ends the run of this process whose job was cancelled, or is no longer its own.
+// judge reports whether a claim belongs to no live run, so that the job is taken over, and whether its process has
+// died. It ends the run of this process whose job was cancelled, or is no longer its own.
 func (r *Runner) judge(c *claimedJob, present cluster.Life) (vacant, died bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -186,7 +186,9 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 	defer r.mu.Unlock()
 	delete(r.runs, run.claim)
 	if wait > 0 {
-		r.backoffs[run.claim] = backoff{key: run.key(), until: time.Now().Add(time.Duration(r.backoffScale * float64(wait)))}
+		r.backoffs[run.claim] = backoff{
+			key: run.key(), until: time.Now().Add(time.Duration(r.backoffScale * float64(wait))),
+		}
 	}
 	run.end(nil)
 	r.announce()

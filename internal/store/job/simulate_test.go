@@ -19,9 +19,10 @@ import (
 var seedsFlag = flag.Uint64("seeds", 3, "how many seeds the job simulator runs")
 
 // Servers start, stop, are killed, are paused and resume, several of them at once; on PostgreSQL they are nodes, whose
-// lives end while they run, or some time after they died, and which join again; jobs are queued and cancelled; work fails, panics and is refused; transactions fail before and after their commit. Whatever happens:
-// every unit is written once, and counted if and only if it is written; a final status never changes; a job whose
-// cancellation was acknowledged ends as cancelled; and no job is left over. -seeds N runs more of them.
+// lives end while they run, or some time after they died, and which join again; jobs are queued and cancelled; work
+// fails, panics and is refused; transactions fail before and after their commit. Whatever happens: every unit is
+// written once, and counted if and only if it is written; a final status never changes; a job whose cancellation was
+// acknowledged ends as cancelled; and no job is left over. -seeds N runs more of them.
 func TestSimulatedFailuresNeverLoseOrDoubleAUnit(t *testing.T) {
 	each(t, func(t *testing.T, m fixture) {
 		seeds := *seedsFlag

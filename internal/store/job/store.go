@@ -86,7 +86,9 @@ func Cancel(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, id st
 	tx.Signal(topic)
 	if before != after {
 		if err := audit.Record(ctx, tx, ws, by, after.Kind+".cancel", id,
-			cancellation{before.Status, before.CancelRequested}, cancellation{after.Status, after.CancelRequested}); err != nil {
+			cancellation{before.Status, before.CancelRequested}, cancellation{
+				after.Status, after.CancelRequested,
+			}); err != nil {
 			return Job{}, err
 		}
 	}

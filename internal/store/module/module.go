@@ -19,9 +19,10 @@ type Module struct {
 	Jobs       map[string]job.Work    // what does the jobs of a kind
 	Publishers map[string]feed.Source // what puts committed changes of a kind in force
 	Background []Loop
-	Sweep      func(context.Context) error // deletes what is left over; called at the start and every ten minutes, by one node
-	Start      func(context.Context) error // called once before anything is served; its error ends the start
-	Setup      []Step                      // what a new workspace has to do, in order
+	// deletes what is left over; called at the start and every ten minutes, by one node
+	Sweep func(context.Context) error
+	Start func(context.Context) error // called once before anything is served; its error ends the start
+	Setup []Step                      // what a new workspace has to do, in order
 
 	Alarms func(ctx context.Context, ws tenant.ID) ([]Notice, error)     // what somebody should look at
 	Waits  func(ctx context.Context, by tenant.Caller) ([]Notice, error) // what waits for the person who asks
@@ -51,9 +52,9 @@ type Link struct {
 type Loop struct {
 	Name string
 	Run  func(context.Context)
-	// Once is set for a loop that one node runs for all. It is called when this node comes to do that work, and its context
-	// ends when it no longer does; then it may be called again. Two nodes may overlap for a moment, so what it writes is
-	// written once whoever writes it.
+	// Once is set for a loop that one node runs for all. It is called when this node comes to do that work, and its
+	// context ends when it no longer does; then it may be called again. Two nodes may overlap for a moment, so what it
+	// writes is written once whoever writes it.
 	Once bool
 	// CallsModels is set for a loop that sends requests to models. It ends before the loops that record what they cost.
 	CallsModels bool

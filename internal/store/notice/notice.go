@@ -30,8 +30,8 @@ const (
 	EndpointFailed Kind = "endpoint.failed"
 )
 
-// The kinds that no channel chooses: a test goes to the channel that is tested, and every other channel hears of one that
-// was disabled.
+// The kinds that no channel chooses: a test goes to the channel that is tested, and every other channel hears of one
+// that was disabled.
 const (
 	Test            Kind = "channel.test"
 	ChannelDisabled Kind = "channel.disabled"

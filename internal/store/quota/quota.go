@@ -78,8 +78,9 @@ const datasetRows = `(
 
 // Kinds lists every kind.
 var Kinds = []Kind{
-	Aliases, Artifacts, Channels, Criteria, Datasets, DedicatedEndpoints, Endpoints, EnvironmentTools, EvalCases, Evals, Invitations, Keys, Labels, Members, ModelVersions, ProviderKeys,
-	ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, TrainingFiles, TrainingRuns, Views,
+	Aliases, Artifacts, Channels, Criteria, Datasets, DedicatedEndpoints, Endpoints, EnvironmentTools, EvalCases, Evals,
+	Invitations, Keys, Labels, Members, ModelVersions, ProviderKeys, ReviewItems, ReviewQueues, Reviewers,
+	RewardSessions, RewardTasks, Topups, TrainingFiles, TrainingRuns, Views,
 }
 
 // A State is a quota, and how much of it is used.
@@ -145,7 +146,9 @@ const maxQuota = 1_000_000_000
 
 // Set changes quotas of a workspace, by the names of their kinds, and returns all. What is stored beyond a new quota
 // stays; nothing can be added to it.
-func Set(ctx context.Context, d *db.DB, ws tenant.ID, by tenant.Actor, quotas map[string]int64) (all []State, err error) {
+func Set(
+	ctx context.Context, d *db.DB, ws tenant.ID, by tenant.Actor, quotas map[string]int64,
+) (all []State, err error) {
 	for name, most := range quotas {
 		if !slices.ContainsFunc(Kinds, func(k Kind) bool { return k.Name == name }) {
 			return nil, fault.Invalid("quotas."+name, "is not a kind of things that has a quota")

@@ -67,7 +67,9 @@ func (r *Root) Derive(id, purpose string, salt []byte) ([]byte, error) {
 		}
 		key, ok := entry.Key().(*aesgcm.Key)
 		if ok && keyID(entry.KeyID()) == id {
-			return hkdf.Key(sha256.New, key.KeyBytes().Data(insecuresecretdataaccess.Token{}), salt, purpose, sha256.Size)
+			return hkdf.Key(
+				sha256.New, key.KeyBytes().Data(insecuresecretdataaccess.Token{}), salt, purpose, sha256.Size,
+			)
 		}
 	}
 	return nil, fmt.Errorf("%w: %s, and %s holds %s", ErrOtherRoot, id, r.path, r.ID())

@@ -114,8 +114,8 @@ func sign(key ed25519.PrivateKey, id string, payload []byte) (string, error) {
 }
 
 // SignDocument signs a JSON object, byte for byte. VerifyDocument accepts that object with the signature as its
-// member of that name, with any members whose name begins with voided, and with adopted_at. The object must have none of
-// them yet.
+// member of that name, with any members whose name begins with voided, and with adopted_at. The object must have none
+// of them yet.
 func (v *Vault) SignDocument(ctx context.Context, document []byte) (Signature, error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(document, &members); err != nil {
@@ -149,7 +149,9 @@ func (v *Vault) JWKS(ctx context.Context) ([]byte, error) {
 	}
 	set := jose.JSONWebKeySet{Keys: make([]jose.JSONWebKey, len(keys))}
 	for i, key := range keys {
-		set.Keys[i] = jose.JSONWebKey{Key: ed25519.PublicKey(key.Public), KeyID: key.ID, Algorithm: string(jose.EdDSA), Use: "sig"}
+		set.Keys[i] = jose.JSONWebKey{
+			Key: ed25519.PublicKey(key.Public), KeyID: key.ID, Algorithm: string(jose.EdDSA), Use: "sig",
+		}
 	}
 	return json.Marshal(set)
 }

@@ -1,6 +1,6 @@
-// Package window counts starts in fixed windows, over all servers of a database. On SQLite there is one server, which counts
-// in memory. On PostgreSQL the windows are rows, and the database's clock is the one that they follow: servers whose clocks
-// differ agree on when a window ends.
+// Package window counts starts in fixed windows, over all servers of a database. On SQLite there is one server, which
+// counts in memory. On PostgreSQL the windows are rows, and the database's clock is the one that they follow: servers
+// whose clocks differ agree on when a window ends.
 package window
 
 import (
@@ -28,8 +28,8 @@ type Windows struct {
 	pruned time.Time // when rows of windows that are over were last deleted
 }
 
-// New returns windows that grant most starts in each window of length per. Windows of the same kind share their counts. A
-// router that only describes itself has no database.
+// New returns windows that grant most starts in each window of length per. Windows of the same kind share their counts.
+// A router that only describes itself has no database.
 func New(d *db.DB, kind string, most int, per time.Duration) *Windows {
 	w := &Windows{kind: kind, most: most, per: per, db: d, full: map[string]time.Time{}}
 	if d == nil || d.Engine == db.SQLite {
@@ -38,8 +38,8 @@ func New(d *db.DB, kind string, most int, per time.Duration) *Windows {
 	return w
 }
 
-// Allow counts one start. When it is one too many, wait says how long until the next is granted. The count stands whatever
-// becomes of the transaction that ctx may belong to.
+// Allow counts one start. When it is one too many, wait says how long until the next is granted. The count stands
+// whatever becomes of the transaction that ctx may belong to.
 func (w *Windows) Allow(ctx context.Context, name string) (wait time.Duration, ok bool, _ error) {
 	now := time.Now()
 	if w.own != nil {

@@ -13,8 +13,8 @@ const (
 	developer = "developer"
 )
 
-// Canon appends the canonical form of a message. Two messages have the same form exactly when they are the same turn. The
-// form makes a turn that a client sends back as history equal to the model's original answer.
+// Canon appends the canonical form of a message. Two messages have the same form exactly when they are the same turn.
+// The form makes a turn that a client sends back as history equal to the model's original answer.
 //
 //   - The order of members, white space and escapes do not matter. Numbers are as they are written: 1.0 is not 1.
 //   - null equals an absent member. So does empty content: with tool calls some clients write "" and others null.
@@ -49,8 +49,8 @@ func (s *scratch) role() (role []byte, ok bool) {
 	return s.nodes[i].text, i != none && s.nodes[i].kind == '"'
 }
 
-// message writes the canonical form of the message that was read. Every value carries its length or an end mark, so that
-// the form is unambiguous.
+// message writes the canonical form of the message that was read. Every value carries its length or an end mark, so
+// that the form is unambiguous.
 func (s *scratch) message(role []byte) {
 	if string(role) == developer {
 		role = []byte(system)
@@ -180,7 +180,8 @@ func (s *scratch) content(i int, answer bool) {
 // isReasoning reports whether a part holds a model's reasoning, as some providers return it.
 func (s *scratch) isReasoning(i int) bool {
 	kind := s.member(i, "type")
-	return kind != none && (s.equals(kind, "thinking") || s.equals(kind, "redacted_thinking") || s.equals(kind, "reasoning"))
+	return kind != none &&
+		(s.equals(kind, "thinking") || s.equals(kind, "redacted_thinking") || s.equals(kind, "reasoning"))
 }
 
 func (s *scratch) part(i int) {

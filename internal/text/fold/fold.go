@@ -1,6 +1,7 @@
 // Package fold finds conversations among logged exchanges. An exchange whose messages and response are a prefix of
-// another exchange's messages is an earlier turn of that conversation, and both form one example. Exchanges are compared
-// by hash keys, which are computed once and stored with each exchange, so that folding many exchanges needs little memory.
+// another exchange's messages is an earlier turn of that conversation, and both form one example. Exchanges are
+// compared by hash keys, which are computed once and stored with each exchange, so that folding many exchanges needs
+// little memory.
 package fold
 
 import (
@@ -9,9 +10,9 @@ import (
 	"fmt"
 )
 
-// A Key identifies a prefix of a conversation: prefixes that differ in any turn have different keys. It is a SHA-256 hash
-// truncated to 128 bits. A second preimage of a given key takes 2^128 attempts. A collision takes 2^64, and a caller who
-// finds one only loses a row of its own.
+// A Key identifies a prefix of a conversation: prefixes that differ in any turn have different keys. It is a SHA-256
+// hash truncated to 128 bits. A second preimage of a given key takes 2^128 attempts. A collision takes 2^64, and a
+// caller who finds one only loses a row of its own.
 type Key [16]byte
 
 // A Chain holds the keys of an exchange. The zero Chain belongs to an exchange that cannot be parsed: it folds with
@@ -109,8 +110,8 @@ func (s *scratch) walk(messages []byte, fn func(role []byte, before, after [sha2
 	return link, nil
 }
 
-// link returns the hash of a conversation extended by the message that was read: the SHA-256 of the previous hash and the
-// message's canonical form. Hashes are chained at full length and truncated only when stored as a Key.
+// link returns the hash of a conversation extended by the message that was read: the SHA-256 of the previous hash and
+// the message's canonical form. Hashes are chained at full length and truncated only when stored as a Key.
 func (s *scratch) link(before [sha256.Size]byte, role []byte) [sha256.Size]byte {
 	s.out = append(s.out[:0], before[:]...)
 	s.message(role)

@@ -50,8 +50,8 @@ func Leaves(chains iter.Seq[Chain]) []Position {
 	return places
 }
 
-// Count returns the number of folded conversations and the number of turns folded into them, which are the exchanges that
-// are not leaves. Duplicates are not counted, and a turn shared by two branches is counted once.
+// Count returns the number of folded conversations and the number of turns folded into them, which are the exchanges
+// that are not leaves. Duplicates are not counted, and a turn shared by two branches is counted once.
 func Count(places []Position) (conversations, turns int) {
 	for _, p := range places {
 		switch {

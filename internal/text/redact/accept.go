@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// accept completes the match of an anchor whose shape matched at at, with the secret between from and to. It returns the
-// extent of the credential.
+// accept completes the match of an anchor whose shape matched at at, with the secret between from and to. It returns
+// the extent of the credential.
 func (s *scanner) accept(a *anchor, at, from, to int) (int, int, bool) {
 	r := &rules[a.rule]
 	switch r.kind {
@@ -50,8 +50,8 @@ func (s *scanner) matchLead(by lead, at, to int) (int, int, bool) {
 	return from, to, true
 }
 
-// runStart returns the start of the run of a class that ends at at, at most most characters back. The letters and digits
-// of an escape are not part of the run.
+// runStart returns the start of the run of a class that ends at at, at most most characters back. The letters and
+// digits of an escape are not part of the run.
 func (s *scanner) runStart(of class, at, most int) int {
 	from := at
 	for from > s.floor && at-from < most && is(s.text[from-1], of) {
@@ -82,8 +82,8 @@ func (s *scanner) jwt(at, to int) (int, int, bool) {
 	return from, to, true
 }
 
-// userinfo matches the password of a URL whose authority begins at at: from the first colon to the last @. The user name
-// stays, so that the account can be identified, unless it looks like a token itself.
+// userinfo matches the password of a URL whose authority begins at at: from the first colon to the last @. The user
+// name stays, so that the account can be identified, unless it looks like a token itself.
 func (s *scanner) userinfo(at int) (int, int, bool) {
 	const longest = 512
 	colon, last := -1, -1
@@ -93,7 +93,8 @@ func (s *scanner) userinfo(at int) (int, int, bool) {
 			colon = i
 		case c == '@':
 			last = i
-		case c <= ' ' || c == '"' || c == '\'' || c == '`' || c == '<' || c == '>' || c == '/' || c == '?' || c == '#' ||
+		case c <= ' ' || c == '"' || c == '\'' || c == '`' || c == '<' || c == '>' || c == '/' || c == '?' ||
+			c == '#' ||
 			c == '\\' && i+1 < len(s.text) && isSpaceEscape(s.text[i+1]):
 			i = len(s.text)
 		}
@@ -144,7 +145,8 @@ func (s *scanner) account(at int) (int, int, bool) {
 		return 0, 0, false
 	}
 	user, given := s.text[from:colon], s.text[colon+1:to]
-	if bytes.HasPrefix(given, []byte("/")) || isPlaceholder(user) || len(given) > 0 && isPlaceholder(given) || len(given) == 0 && !statsOf(user).looksRandom(2.5) {
+	if bytes.HasPrefix(given, []byte("/")) || isPlaceholder(user) || len(given) > 0 && isPlaceholder(given) ||
+		len(given) == 0 && !statsOf(user).looksRandom(2.5) {
 		return 0, 0, false
 	}
 	return from, to, true
@@ -162,7 +164,8 @@ func (s *scanner) awsSecret(at, to int) (int, int, bool) {
 			continue
 		}
 		from, end := s.runStart(b64, at, size), s.run(b64, at)
-		if end-from != size || from > 0 && oneOf("_-", s.text[from-1]) || end < len(s.text) && oneOf("_-=", s.text[end]) {
+		if end-from != size || from > 0 && oneOf("_-", s.text[from-1]) || end < len(s.text) &&
+			oneOf("_-=", s.text[end]) {
 			continue
 		}
 		if l := statsOf(s.text[from:end]); l.looksRandom(4.2) && l.caseChanges >= 2 {

@@ -49,7 +49,8 @@ func (s *scanner) operand(at int, prose bool) (operand, bool) {
 		return s.operandAt(at+len(" is "), false), true
 	}
 	end := at
-	for end < len(s.text) && end < at+gap && (is(s.text[end], name) || s.text[end] == ' ' || s.text[end] == '\t' || s.text[end] == '.') {
+	for end < len(s.text) && end < at+gap &&
+		(is(s.text[end], name) || s.text[end] == ' ' || s.text[end] == '\t' || s.text[end] == '.') {
 		end++
 	}
 	if namesMetadata(s.text[at:end]) {
@@ -124,7 +125,8 @@ func oneOf(all string, c byte) bool {
 	return false
 }
 
-// operandEnd returns the end of an operand. It reports false when there is none, or when a bracket follows, as in a call.
+// operandEnd returns the end of an operand. It reports false when there is none, or when a bracket follows, as in a
+// call.
 func (s *scanner) operandEnd(o operand, to ruleKind) (int, bool) {
 	if s.hasNoOperand(o) {
 		return 0, false

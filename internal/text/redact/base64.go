@@ -152,8 +152,8 @@ func (s *scanner) skipRun(to int) int {
 	return to
 }
 
-// searchBase64 returns the end of the text that is encoded from from on, and whether a credential is in it. The text may
-// be wrapped: after a line of the usual length, the next one belongs to it.
+// searchBase64 returns the end of the text that is encoded from from on, and whether a credential is in it. The text
+// may be wrapped: after a line of the usual length, the next one belongs to it.
 func (s *scanner) searchBase64(from int) (to int, hides bool) {
 	var plain []byte
 	firstLine := 0

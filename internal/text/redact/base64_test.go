@@ -66,7 +66,8 @@ func TestBase64WithoutACredentialStays(t *testing.T) {
 	}
 }
 
-// TestBase64IsFoundBehindARunThatIsNoText varies the length of the run before, since a scan takes many characters at once.
+// TestBase64IsFoundBehindARunThatIsNoText varies the length of the run before, since a scan takes many characters at
+// once.
 func TestBase64IsFoundBehindARunThatIsNoText(t *testing.T) {
 	code := base64.StdEncoding.EncodeToString([]byte("user: me\nkey: sk-ant-api03-abcdefghij0123456789\n"))
 	image := base64.StdEncoding.EncodeToString(noise(300))

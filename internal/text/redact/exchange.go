@@ -2,12 +2,12 @@ package redact
 
 import "bytes"
 
-// An Exchange redacts related texts, such as a request and its answer. A credential found in one text is removed from all
-// of them, even where only a part of it appears that no rule recognizes: a model may repeat a part of a credential.
+// An Exchange redacts related texts, such as a request and its answer. A credential found in one text is removed from
+// all of them, even where only a part of it appears that no rule recognizes: a model may repeat a part of a credential.
 type Exchange struct{ parts [][]byte }
 
-// minPart is the shortest part of a credential that is remembered, and maxParts bounds their number: a PEM block has many
-// lines.
+// minPart is the shortest part of a credential that is remembered, and maxParts bounds their number: a PEM block has
+// many lines.
 const (
 	minPart  = 16
 	maxParts = 64
@@ -42,7 +42,8 @@ func (e *Exchange) remember(secret []byte) {
 			at++
 		}
 		part := secret[from:at]
-		if len(part) >= minPart && len(e.parts) < maxParts && bytes.ContainsFunc(part, func(r rune) bool { return r > '9' }) {
+		if len(part) >= minPart && len(e.parts) < maxParts &&
+			bytes.ContainsFunc(part, func(r rune) bool { return r > '9' }) {
 			e.parts = append(e.parts, bytes.Clone(part))
 		}
 		for at < len(secret) && secret[at] == '\\' { // skip escapes: the escaped character is not part of a word

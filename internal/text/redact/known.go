@@ -58,7 +58,8 @@ func removeMasked(text, secret string) string {
 			to++
 		}
 		head, tail := text[from:at], text[at+n:to]
-		if len(head) >= minEnd && strings.HasPrefix(secret, head) || len(tail) >= minEnd && strings.HasSuffix(secret, tail) {
+		if len(head) >= minEnd && strings.HasPrefix(secret, head) || len(tail) >= minEnd &&
+			strings.HasSuffix(secret, tail) {
 			hits = append(hits, hit{from: from, to: to})
 			floor, at = to, to
 		} else {

@@ -47,7 +47,8 @@ func (s *scanner) wordBefore(at int) span {
 		return span{at, at}
 	}
 	from := to
-	for from > s.floor && to-from < maxWord && s.text[from-1] > ' ' && !oneOf("\"'`", s.text[from-1]) && !s.spaceEscapeEndsAt(from) {
+	for from > s.floor && to-from < maxWord && s.text[from-1] > ' ' && !oneOf("\"'`", s.text[from-1]) &&
+		!s.spaceEscapeEndsAt(from) {
 		from--
 	}
 	s.steps += at - from

@@ -74,8 +74,8 @@ type joined struct {
 	segments []segment
 }
 
-// A segment is a stretch of a joined text from at to end, which stands in the document from the offset from on. The part
-// may have been cut before or after it.
+// A segment is a stretch of a joined text from at to end, which stands in the document from the offset from on. The
+// part may have been cut before or after it.
 type segment struct {
 	at, end, from       int
 	cutBefore, cutAfter bool

@@ -76,8 +76,8 @@ func find(text []byte, json bool) []hit {
 	return hits
 }
 
-// findCounting is find, and returns the scanner's step count for the test of linear time. Most texts have no escapes that
-// could hide a credential and are scanned without decoding.
+// findCounting is find, and returns the scanner's step count for the test of linear time. Most texts have no escapes
+// that could hide a credential and are scanned without decoding.
 func findCounting(text []byte, json bool) ([]hit, int) {
 	s := scanner{decoded: decoded{text: text}, raw: text, json: json, stopAtEscape: true}
 	if s.scan() {

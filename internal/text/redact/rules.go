@@ -61,7 +61,10 @@ var rules = []rule{
 
 	// Clouds.
 	{name: "aws-secret", shapes: []string{"~amazon", "AKIA{k:16}", "ASIA{k:16}"}, kind: awsSecret},
-	{name: "aws-access-key", shapes: []string{"AKIA{k:16}", "ASIA{k:16}", "ABIA{k:16}", "ACCA{k:16}", "AROA{k:16}", "AIDA{k:16}", "A3T{N:1}{k:16}", "QUtJQ{b:22,}", "QVNJQ{b:22,}"}},
+	{name: "aws-access-key", shapes: []string{
+		"AKIA{k:16}", "ASIA{k:16}", "ABIA{k:16}", "ACCA{k:16}", "AROA{k:16}", "AIDA{k:16}", "A3T{N:1}{k:16}",
+		"QUtJQ{b:22,}", "QVNJQ{b:22,}",
+	}},
 	{name: "aws-bedrock", shapes: []string{"ABSK{b:100,}", "bedrock-api-key-{b:28,}"}},
 	{name: "azure-storage", shapes: []string{"~AccountKey=^{b:40,}", "~SharedAccessKey=^{b:40,}"}},
 	{name: "azure-sas", shapes: []string{"~sig=^{p:40,}", "~sig%3D^{p:40,}"}},
@@ -77,10 +80,13 @@ var rules = []rule{
 	{name: "scalingo", shapes: []string{"tk-us-{t:40,}"}},
 
 	// Code hosts, registries and build services.
-	{name: "github", shapes: []string{"ghp_{a:36,}", "gho_{a:36,}", "ghu_{a:36,}", "ghs_{a:36,}", "ghr_{a:36,}", "github_pat_{w:36,}"}},
+	{name: "github", shapes: []string{
+		"ghp_{a:36,}", "gho_{a:36,}", "ghu_{a:36,}", "ghs_{a:36,}", "ghr_{a:36,}", "github_pat_{w:36,}",
+	}},
 	{name: "gitlab", shapes: []string{
-		"glpat-{v:20,}", "glptt-{x:40,}", "gldt-{t:20,}", "glft-{t:20,}", "glffct-{t:20,}", "glimt-{t:25,}", "glagent-{t:50,}", "gloas-{t:64,}",
-		"glrt-{v:20,}", "glsoat-{t:20,}", "glcbt-{a:1,5}_{t:20,}", "GR1348941{t:20,}", "Z2xwYXQt{b:26,}", "_gitlab_session=^{n:32,}",
+		"glpat-{v:20,}", "glptt-{x:40,}", "gldt-{t:20,}", "glft-{t:20,}", "glffct-{t:20,}", "glimt-{t:25,}",
+		"glagent-{t:50,}", "gloas-{t:64,}", "glrt-{v:20,}", "glsoat-{t:20,}", "glcbt-{a:1,5}_{t:20,}",
+		"GR1348941{t:20,}", "Z2xwYXQt{b:26,}", "_gitlab_session=^{n:32,}",
 	}},
 	{name: "bitbucket", shapes: []string{"ATBB{a:28,}", "ATCTT3xFfG{v:60,}"}},
 	{name: "npm", shapes: []string{"~npm_{a:36,}"}},
@@ -103,12 +109,14 @@ var rules = []rule{
 
 	// Payments.
 	{name: "stripe", shapes: []string{
-		"sk_live_{a:10,}", "sk_test_{a:10,}", "sk_prod_{a:10,}", "rk_live_{a:10,}", "rk_test_{a:10,}", "rk_prod_{a:10,}", "whsec_{B:24,}",
+		"sk_live_{a:10,}", "sk_test_{a:10,}", "sk_prod_{a:10,}", "rk_live_{a:10,}", "rk_test_{a:10,}",
+		"rk_prod_{a:10,}", "whsec_{B:24,}",
 	}},
 	{name: "square", shapes: []string{"EAAA{t:22,60}", "sq0atp-{t:22,}", "sq0csp-{t:40,}"}, kind: random},
 	{name: "paypal", shapes: []string{"access_token$production${n:16}${x:32}", "access_token$sandbox${n:16}${x:32}"}},
 	{name: "plaid", shapes: []string{
-		"access-sandbox-{X:8}-{X:4}-{X:4}-{X:4}-{X:12}", "access-development-{X:8}-{X:4}-{X:4}-{X:4}-{X:12}", "access-production-{X:8}-{X:4}-{X:4}-{X:4}-{X:12}",
+		"access-sandbox-{X:8}-{X:4}-{X:4}-{X:4}-{X:12}", "access-development-{X:8}-{X:4}-{X:4}-{X:4}-{X:12}",
+		"access-production-{X:8}-{X:4}-{X:4}-{X:4}-{X:12}",
 	}},
 	{name: "flutterwave", shapes: []string{"FLWSECK_TEST-{a:12,}", "FLWPUBK_TEST-{a:32,}", "FLWSECK-{a:32,}"}},
 	{name: "easypost", shapes: []string{"EZAK{a:54,}", "EZTK{a:54,}"}},
@@ -123,8 +131,12 @@ var rules = []rule{
 		"xoxa-{t:8,}", "~xoxb-{t:8,}", "xoxo-{t:8,}", "~xoxp-{t:8,}", "xoxr-{t:8,}", "xoxs-{t:8,}", "~xoxe-{t:10,}",
 		"~xapp-{d:1}-{t:10,}",
 	}},
-	{name: "slack-webhook", shapes: []string{"hooks.slack.com/services/^{b:20,}", "hooks.slack.com/workflows/^{b:20,}", "hooks.slack.com/triggers/^{b:20,}"}},
-	{name: "discord-webhook", shapes: []string{"discord.com/api/webhooks/{d:15,}/^{t:50,}", "discordapp.com/api/webhooks/{d:15,}/^{t:50,}"}},
+	{name: "slack-webhook", shapes: []string{
+		"hooks.slack.com/services/^{b:20,}", "hooks.slack.com/workflows/^{b:20,}", "hooks.slack.com/triggers/^{b:20,}",
+	}},
+	{name: "discord-webhook", shapes: []string{
+		"discord.com/api/webhooks/{d:15,}/^{t:50,}", "discordapp.com/api/webhooks/{d:15,}/^{t:50,}",
+	}},
 	{name: "teams-webhook", shapes: []string{".webhook.office.com/webhookb2/^{B:30,}@{B:20,}"}},
 	{name: "telegram", shapes: []string{"{d:1}:A{t:34}"}, lead: lead{digit, 4, 15}},
 	{name: "twilio", shapes: []string{"SK{X:32}"}},
@@ -136,16 +148,22 @@ var rules = []rule{
 	{name: "facebook-app", shapes: []string{"{d:2}|{t:27,40}", "{d:2}%{t:27,40}"}, lead: lead{digit, 13, 14}},
 
 	// Services.
-	{name: "1password", shapes: []string{"A3-{N:6}-{N:6}-{N:5}-{N:5}-{N:5}-{N:5}", "A3-{N:6}-{N:11}-{N:5}-{N:5}-{N:5}", "ops_eyJ{b:100,}"}},
+	{name: "1password", shapes: []string{
+		"A3-{N:6}-{N:6}-{N:5}-{N:5}-{N:5}-{N:5}", "A3-{N:6}-{N:11}-{N:5}-{N:5}-{N:5}", "ops_eyJ{b:100,}",
+	}},
 	{name: "adobe", shapes: []string{"p8e-{a:32,}"}},
 	{name: "age", shapes: []string{"AGE-SECRET-KEY-1{c:58}"}},
-	{name: "airtable", shapes: []string{"{q:1}^pat{a:14}.{x:64}", `\n^pat{a:14}.{x:64}`, `\r^pat{a:14}.{x:64}`, `\t^pat{a:14}.{x:64}`}},
+	{name: "airtable", shapes: []string{
+		"{q:1}^pat{a:14}.{x:64}", `\n^pat{a:14}.{x:64}`, `\r^pat{a:14}.{x:64}`, `\t^pat{a:14}.{x:64}`,
+	}},
 	{name: "atlassian", shapes: []string{"ATATT3{v:100,}"}},
 	{name: "authress", shapes: []string{".acc_{t:10,32}.{B:30,}", ".acc-{t:10,32}.{B:30,}"}, lead: lead{tilde, 13, 45}},
 	{name: "clickhouse", shapes: []string{"4b1d{a:38}"}, kind: random},
 	{name: "databricks", shapes: []string{"dapi{x:32,}-{d:1}", "dapi{x:32,}"}},
 	{name: "defined-networking", shapes: []string{"~dnkey-{v:70,}"}},
-	{name: "doppler", shapes: []string{"dp.pt.{a:40,}", "dp.st.{v:40,}", "dp.ct.{a:40,}", "dp.sa.{a:40,}", "dp.scim.{a:40,}", "dp.audit.{a:40,}"}},
+	{name: "doppler", shapes: []string{
+		"dp.pt.{a:40,}", "dp.st.{v:40,}", "dp.ct.{a:40,}", "dp.sa.{a:40,}", "dp.scim.{a:40,}", "dp.audit.{a:40,}",
+	}},
 	{name: "dynatrace", shapes: []string{"dt0c01.{a:24}.{a:64,}", "dt0s01.{a:8,}.{a:64,}"}},
 	{name: "figma", shapes: []string{"figd_{t:40,}"}},
 	{name: "frameio", shapes: []string{"fio-u-{v:60,}"}},
@@ -164,7 +182,10 @@ var rules = []rule{
 	{name: "settlemint", shapes: []string{"sm_aat_{a:16,}", "sm_pat_{a:16,}", "sm_sat_{a:16,}"}},
 	{name: "supabase", shapes: []string{"sbp_{x:40,}", "sb_secret_{t:20,}"}},
 	{name: "typeform", shapes: []string{"tfp_{v:40,}"}},
-	{name: "vault", shapes: []string{"hvs.{t:24,}", "hvb.{t:24,}", "hvr.{t:24,}", "{q:1}^s.{a:24}", `\n^s.{a:24}`, `\r^s.{a:24}`, `\t^s.{a:24}`, `\t^s.{a:24}`}, kind: random},
+	{name: "vault", shapes: []string{
+		"hvs.{t:24,}", "hvb.{t:24,}", "hvr.{t:24,}", "{q:1}^s.{a:24}", `\n^s.{a:24}`, `\r^s.{a:24}`, `\t^s.{a:24}`,
+		`\t^s.{a:24}`,
+	}, kind: random},
 	{name: "posthog", shapes: []string{"phx_{a:40,}"}},
 	{name: "resend", shapes: []string{"re_{w:30,}"}, kind: random},
 	{name: "contentful", shapes: []string{"CFPAT-{t:40,}"}},
@@ -183,19 +204,22 @@ var rules = []rule{
 
 	// Names of secrets.
 	{name: "password", shapes: []string{"~password", "~passwd", "~passphrase", "~pwd{f:1}"}, kind: password},
-	{name: "secret", shapes: []string{"~secret", "~token", "~apikey", "~api_key", "~api-key", "~credential", "~creds"}, kind: secret},
+	{name: "secret", shapes: []string{
+		"~secret", "~token", "~apikey", "~api_key", "~api-key", "~credential", "~creds",
+	}, kind: secret},
 	{name: "key", shapes: []string{"~key{f:1}", "~auth", "~access", "~api{f:1}"}, kind: key},
 	{name: "vendor", shapes: vendors, kind: vendor},
 }
 
 // vendors issue keys without a recognizable shape. Their variables usually carry the vendor's name.
 var vendors = []string{
-	"~adafruit", "~adobe", "~airtable", "~algolia", "~alibaba", "~asana", "~atlassian", "~beamer", "~bitbucket", "~bittrex", "~cloudflare",
-	"~codecov", "~cohere", "~coinbase", "~confluence", "~confluent", "~contentful", "~datadog", "~discord", "~droneci", "~dropbox", "~etsy",
-	"~facebook", "~fastly", "~finicity", "~finnhub", "~flickr", "~freshbooks", "~gitter", "~gocardless", "~heroku", "~hubspot", "~intercom",
-	"~jfrog", "~artifactory", "~bintray", "~xray", "~jira", "~kraken", "~kucoin", "~launchdarkly", "~linear", "~linked", "~looker",
-	"~mailchimp", "~mailgun", "~mapbox", "~mattermost", "~meraki", "~messagebird", "~message_bird", "~message-bird", "~netlify", "~newrelic",
-	"~new-relic", "~new_relic", "~nytimes", "~newyorktimes", "~new-york-times", "~okta", "~plaid", "~privateai", "~private_ai", "~private-ai", "~rapidapi",
-	"~sendbird", "~sentry", "~snyk", "~sonar", "~squarespace", "~sumo", "~telegr", "~travis", "~twilio", "~twitch", "~twitter", "~typeform",
-	"~yandex", "~zendesk", "~contribsys",
+	"~adafruit", "~adobe", "~airtable", "~algolia", "~alibaba", "~asana", "~atlassian", "~beamer", "~bitbucket",
+	"~bittrex", "~cloudflare", "~codecov", "~cohere", "~coinbase", "~confluence", "~confluent", "~contentful",
+	"~datadog", "~discord", "~droneci", "~dropbox", "~etsy", "~facebook", "~fastly", "~finicity", "~finnhub", "~flickr",
+	"~freshbooks", "~gitter", "~gocardless", "~heroku", "~hubspot", "~intercom", "~jfrog", "~artifactory", "~bintray",
+	"~xray", "~jira", "~kraken", "~kucoin", "~launchdarkly", "~linear", "~linked", "~looker", "~mailchimp", "~mailgun",
+	"~mapbox", "~mattermost", "~meraki", "~messagebird", "~message_bird", "~message-bird", "~netlify", "~newrelic",
+	"~new-relic", "~new_relic", "~nytimes", "~newyorktimes", "~new-york-times", "~okta", "~plaid", "~privateai",
+	"~private_ai", "~private-ai", "~rapidapi", "~sendbird", "~sentry", "~snyk", "~sonar", "~squarespace", "~sumo",
+	"~telegr", "~travis", "~twilio", "~twitch", "~twitter", "~typeform", "~yandex", "~zendesk", "~contribsys",
 }

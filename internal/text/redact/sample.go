@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// A Sample is a text with one credential in it. Samples are generated at run time, so that the repository contains none.
+// A Sample is a text with one credential in it. Samples are generated at run time, so that the repository contains
+// none.
 type Sample struct{ Rule, Before, Secret, After string }
 
 // Text returns the text with the credential.
@@ -25,7 +26,8 @@ func randomString(rng *rand.Rand, of class, n int) string {
 		for i := range text {
 			text[i] = classChars[of][rng.IntN(len(classChars[of]))]
 		}
-		if l := statsOf(text); n < 8 || of == digit || l.digits > 1 && l.letters > 1 && !l.english() && is(text[0], alnum) && is(text[n-1], alnum) {
+		if l := statsOf(text); n < 8 || of == digit || l.digits > 1 && l.letters > 1 && !l.english() &&
+			is(text[0], alnum) && is(text[n-1], alnum) {
 			return string(text)
 		}
 	}
@@ -95,7 +97,9 @@ func samplesInContext(rng *rand.Rand, r *rule) []Sample {
 		add("https://api.example.com/v1?token=", given, "&page=2")
 		add("my token is ", given, ". Help")
 		add("the token for the build is ", given, ". Help")
-		add("secret: ", randomString(rng, hexLow, 8)+"-"+randomString(rng, hexLow, 4)+"-4"+randomString(rng, hexLow, 3)+"-a"+randomString(rng, hexLow, 3)+"-"+randomString(rng, hexLow, 12), "\n")
+		add("secret: ", randomString(rng, hexLow, 8)+"-"+randomString(rng, hexLow, 4)+"-4"+randomString(
+			rng, hexLow, 3,
+		)+"-a"+randomString(rng, hexLow, 3)+"-"+randomString(rng, hexLow, 12), "\n")
 	case key:
 		add(`"signing_key": "`, given, `",`)
 		add("Authorization: Token ", given, "\n")
@@ -122,7 +126,10 @@ func samplesInContext(rng *rand.Rand, r *rule) []Sample {
 	case encoded:
 		key := sampleOfShape(rng, &rule{}, parseShape("sk-ant-{t:20,}")).Secret
 		add("it is ", base64.StdEncoding.EncodeToString([]byte(key)), " in base64")
-		add("apiVersion: v1\ndata:\n  config: ", base64.StdEncoding.EncodeToString([]byte("user: me\nkey: "+key+"\n")), "\nkind: Secret")
+		add(
+			"apiVersion: v1\ndata:\n  config: ", base64.StdEncoding.EncodeToString([]byte("user: me\nkey: "+key+"\n")),
+			"\nkind: Secret",
+		)
 		add("url-safe: ", base64.RawURLEncoding.EncodeToString([]byte("the key? it's "+key)), "")
 	case awsSecret:
 		add("my AWS secret access key is ", randomString(rng, b64Sample, 40), ". Thanks")
@@ -144,7 +151,8 @@ func sampleJWT(rng *rand.Rand) string {
 		text, _ := json.Marshal(v)
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
-	return part(map[string]string{"alg": "HS256", "typ": "JWT"}) + "." + part(map[string]string{"sub": randomString(rng, alnum, 12)}) + "." + randomString(rng, name, 43)
+	return part(map[string]string{"alg": "HS256", "typ": "JWT"}) + "." +
+		part(map[string]string{"sub": randomString(rng, alnum, 12)}) + "." + randomString(rng, name, 43)
 }
 
 // samplePEM returns private keys: complete, truncated, and on one line.

@@ -28,9 +28,9 @@ type scanner struct {
 	steps        int           // bytes examined by matchers, counted for the test of linear time
 }
 
-// A window is three adjacent characters, with case folded. For each shape the index chooses the offset whose windows are
-// rarest in text (see rarestWindow), and stores the windows at that offset and at the next one. So it is enough to test
-// every second offset of a text: one of the two windows is at a tested offset.
+// A window is three adjacent characters, with case folded. For each shape the index chooses the offset whose windows
+// are rarest in text (see rarestWindow), and stores the windows at that offset and at the next one. So it is enough to
+// test every second offset of a text: one of the two windows is at a tested offset.
 const (
 	windowBits = 18
 	slotBits   = 13
@@ -216,8 +216,8 @@ func (s *scanner) scanTail() bool {
 	return true
 }
 
-// tryAround tries the anchors whose first window is at at or one before. It reports whether there was a hit, or an escape
-// to stop at.
+// tryAround tries the anchors whose first window is at at or one before. It reports whether there was a hit, or an
+// escape to stop at.
 func (s *scanner) tryAround(at int) bool {
 	if s.stopAtEscape && (startsHidingEscape(s.text[at:]) || startsHidingEscape(s.text[at+1:]) || at > 0 && startsHidingEscape(s.text[at-1:])) {
 		s.sawEscape = true
@@ -261,8 +261,8 @@ func (s *scanner) tryAt(at int) bool {
 	return false
 }
 
-// insideEscape reports whether an offset is inside a JSON escape: a credential must not begin with the n of \n or with a
-// digit of \ufffd.
+// insideEscape reports whether an offset is inside a JSON escape: a credential must not begin with the n of \n or with
+// a digit of \ufffd.
 func (s *scanner) insideEscape(at int) bool {
 	if !s.json {
 		return false

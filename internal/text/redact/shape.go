@@ -27,8 +27,8 @@ type piece struct {
 
 const unbounded = 1 << 30
 
-// parseShape parses the notation of rules. Text is literal, {x:4} is four characters of class x, {x:4,} four or more, and
-// {x:4,8} four to eight. The secret begins at a caret, or else with the shape. A leading tilde folds case.
+// parseShape parses the notation of rules. Text is literal, {x:4} is four characters of class x, {x:4,} four or more,
+// and {x:4,8} four to eight. The secret begins at a caret, or else with the shape. A leading tilde folds case.
 func parseShape(text string) shape {
 	var s shape
 	text, s.fold = strings.CutPrefix(text, "~")
@@ -76,8 +76,8 @@ func parseClass(spec string) piece {
 	return p
 }
 
-// leadingChars returns the characters possible at each of the first places of a shape, up to the first piece of variable
-// length.
+// leadingChars returns the characters possible at each of the first places of a shape, up to the first piece of
+// variable length.
 func (s *shape) leadingChars(places int) [][]byte {
 	var all [][]byte
 	for _, p := range s.pieces {
@@ -99,7 +99,8 @@ func (s *shape) leadingChars(places int) [][]byte {
 // match matches a shape at at and returns the extent of the secret.
 func (s *scanner) match(of *shape, at int) (from, to int, ok bool) {
 	from = at
-	if first := of.pieces[0].literal; !s.literal(first, at, of.fold) || !of.inside && !s.atWordStart(at, of.strictStart) {
+	if first := of.pieces[0].literal; !s.literal(first, at, of.fold) || !of.inside &&
+		!s.atWordStart(at, of.strictStart) {
 		return 0, 0, false
 	}
 	for i := range of.pieces {

@@ -13,7 +13,8 @@ func plausibleSecret(to ruleKind, given []byte, o operand) bool {
 	if l.digits == 0 && to != password && to != vendor {
 		return false
 	}
-	if len(given) < 6 || isPlaceholder(given) || bytes.Contains(given, []byte("://")) || o.comma && to == key && o.quote == 0 && bytes.ContainsAny(given, "_.:") {
+	if len(given) < 6 || isPlaceholder(given) || bytes.Contains(given, []byte("://")) || o.comma && to == key &&
+		o.quote == 0 && bytes.ContainsAny(given, "_.:") {
 		return false
 	}
 	if to == password {
@@ -134,8 +135,8 @@ var commonBigrams = func() (of [26]uint32) {
 	return of
 }()
 
-// hasVariety reports whether the end of a token has at least seven distinct characters. It excludes placeholders such as
-// a prefix followed by xxxx.
+// hasVariety reports whether the end of a token has at least seven distinct characters. It excludes placeholders such
+// as a prefix followed by xxxx.
 func hasVariety(text []byte) bool {
 	var seen [256]bool
 	n := 0
@@ -159,7 +160,8 @@ func isPlaceholder(text []byte) bool {
 	case '<', '{':
 		return true
 	case '$':
-		return len(rest) == 0 || rest[0] == '{' || rest[0] == '(' || all(rest, func(c byte) bool { return c == '_' || is(c, up) }) ||
+		return len(rest) == 0 || rest[0] == '{' || rest[0] == '(' ||
+			all(rest, func(c byte) bool { return c == '_' || is(c, up) }) ||
 			all(rest, func(c byte) bool { return c == '_' || is(c, letter) })
 	case '%':
 		return len(rest) < 3 || rest[0] == '(' || rest[0] == '{'

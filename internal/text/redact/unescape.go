@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// hasHidingEscape reports whether a text has escapes that may stand for characters of a credential. Escapes of quotes and
-// line breaks do not; the matchers handle those, so that most texts need not be copied.
+// hasHidingEscape reports whether a text has escapes that may stand for characters of a credential. Escapes of quotes
+// and line breaks do not; the matchers handle those, so that most texts need not be copied.
 func hasHidingEscape(text []byte) bool {
 	for at := 0; ; at++ {
 		next := bytes.IndexByte(text[at:], '\\')
@@ -58,9 +58,9 @@ func decode(text []byte) decoded {
 	return r
 }
 
-// unescape decodes \\, \/, \" and \u00xx once. It keeps the escapes of line breaks: \n may stand for a line break, or for a
-// backslash and the n of a name, depending on a nesting depth that is not known. more reports whether decoding produced
-// new escapes. With inPlace it overwrites raw.
+// unescape decodes \\, \/, \" and \u00xx once. It keeps the escapes of line breaks: \n may stand for a line break, or
+// for a backslash and the n of a name, depending on a nesting depth that is not known. more reports whether decoding
+// produced new escapes. With inPlace it overwrites raw.
 func unescape(raw []byte, inPlace bool) (text []byte, marks []offset, more bool) {
 	n := 0
 	if text = raw; !inPlace {
@@ -90,7 +90,8 @@ func unescape(raw []byte, inPlace bool) (text []byte, marks []offset, more bool)
 		case isUnicodeEscape(raw[at:]):
 			text[n] = hexValue(raw[at+4])<<4 | hexValue(raw[at+5])
 			at += len(`\u0000`)
-			more = more || is(text[n], hexAny) || text[n] == '\\' || text[n] == '/' || text[n] == 'u' // it may be part of another escape
+			// it may be part of another escape
+			more = more || is(text[n], hexAny) || text[n] == '\\' || text[n] == '/' || text[n] == 'u'
 		default:
 			n++
 			text[n] = c
@@ -111,7 +112,8 @@ func bytesBefore(eight uint64, c byte) int {
 
 // isUnicodeEscape reports whether a text that begins with a backslash begins with \u00xx for an ASCII character.
 func isUnicodeEscape(text []byte) bool {
-	return len(text) >= len(`\u0000`) && text[1] == 'u' && text[2] == '0' && text[3] == '0' && text[4] >= '0' && text[4] < '8' && is(text[5], hexAny)
+	return len(text) >= len(`\u0000`) && text[1] == 'u' && text[2] == '0' && text[3] == '0' && text[4] >= '0' &&
+		text[4] < '8' && is(text[5], hexAny)
 }
 
 func hexValue(c byte) byte {

@@ -26,8 +26,8 @@ func indexQuote(text []byte) int {
 	return clean + n
 }
 
-// quotelessBlocks returns how many leading blocks have no quote. It examines pairs of blocks, so that the result is even
-// and may be one less than the exact number. It reads at most n blocks and requires AVX2.
+// quotelessBlocks returns how many leading blocks have no quote. It examines pairs of blocks, so that the result is
+// even and may be one less than the exact number. It reads at most n blocks and requires AVX2.
 //
 //go:noescape
 func quotelessBlocks(text *byte, n int) int
@@ -55,8 +55,8 @@ func asciiPrefix(text []byte) int {
 	return blockSize * asciiBlocks(&text[0], len(text)/blockSize)
 }
 
-// asciiBlocks returns how many leading blocks, of blockSize bytes each, are ASCII without NUL. It reads at most n blocks.
-// It uses AVX2 when hasAVX2 is set, and SSE2 otherwise.
+// asciiBlocks returns how many leading blocks, of blockSize bytes each, are ASCII without NUL. It reads at most n
+// blocks. It uses AVX2 when hasAVX2 is set, and SSE2 otherwise.
 //
 //go:noescape
 func asciiBlocks(text *byte, n int) int

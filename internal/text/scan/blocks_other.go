@@ -2,8 +2,8 @@
 
 package scan
 
-// Other processors have no assembly: they use the portable SWAR code, and report that they have no SIMD fast path. The tag
-// purego selects this code on amd64 too, for its tests.
+// Other processors have no assembly: they use the portable SWAR code, and report that they have no SIMD fast path. The
+// tag purego selects this code on amd64 too, for its tests.
 
 func indexQuote(text []byte) int { return indexQuoteGo(text) }
 

@@ -47,7 +47,8 @@ func TestQuoteMasksMatchSWAR(t *testing.T) {
 	}
 }
 
-// TestIndexQuoteFindsTheFirstQuote places quotes at many offsets of texts of every length, and after the end of the text.
+// TestIndexQuoteFindsTheFirstQuote places quotes at many offsets of texts of every length, and after the end of the
+// text.
 func TestIndexQuoteFindsTheFirstQuote(t *testing.T) {
 	eachWidth(t, func(t *testing.T) {
 		buffer := bytes.Repeat([]byte{'a'}, 16+7*blockSize)
@@ -80,8 +81,8 @@ func TestIndexQuoteFindsTheFirstQuote(t *testing.T) {
 	})
 }
 
-// TestUnquotedASCIIStopsWithinTwoBlocksOfTheFirstOtherByte checks both bounds: the result never includes a quote, NUL or byte that
-// is not ASCII, and ends at most two blocks before it.
+// TestUnquotedASCIIStopsWithinTwoBlocksOfTheFirstOtherByte checks both bounds: the result never includes a quote, NUL
+// or byte that is not ASCII, and ends at most two blocks before it.
 func TestUnquotedASCIIStopsWithinTwoBlocksOfTheFirstOtherByte(t *testing.T) {
 	eachWidth(t, func(t *testing.T) {
 		for c := range 256 {

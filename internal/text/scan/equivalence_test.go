@@ -78,8 +78,8 @@ func TestLongTextsMatchReference(t *testing.T) {
 	})
 }
 
-// TestOnlyUTF8WithoutNULIsAccepted tries every two leading bytes of a character, complete and truncated, within one block and
-// across two.
+// TestOnlyUTF8WithoutNULIsAccepted tries every two leading bytes of a character, complete and truncated, within one
+// block and across two.
 func TestOnlyUTF8WithoutNULIsAccepted(t *testing.T) {
 	ends := []byte{0, 'a', 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2, 0xFF}
 	letters := bytes.Repeat([]byte("a"), 160)
@@ -124,7 +124,8 @@ func TestOnlyUTF8WithoutNULIsAccepted(t *testing.T) {
 	}
 }
 
-// Strings with escaped quotes are scanned block by block: the test places runs of backslashes at every offset of a block.
+// Strings with escaped quotes are scanned block by block: the test places runs of backslashes at every offset of a
+// block.
 func TestRunsOfBackslashesAreCountedAcrossBlocks(t *testing.T) {
 	for before := range 70 {
 		for _, run := range []int{0, 1, 2, 3, 4, 31, 32, 62, 63, 64, 65, 66, 127, 128, 129, 130} {

@@ -1,7 +1,7 @@
 package scan
 
-// validLiteral reports whether a value that is no string, object or array is JSON: true, false, null or a number. +5, 007,
-// .5 and 5. are none: parsers differ in what they take such a number for.
+// validLiteral reports whether a value that is no string, object or array is JSON: true, false, null or a number. +5,
+// 007, .5 and 5. are none: parsers differ in what they take such a number for.
 func validLiteral(value []byte) bool {
 	switch string(value) {
 	case "true", "false", "null":

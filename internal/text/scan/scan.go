@@ -1,7 +1,7 @@
 // Package scan finds the members of a JSON object without decoding them, so that a body can be forwarded byte for byte
 // with a few members replaced. It parses the top level only, where numbers must be JSON's. Nested values are skipped by
-// matching brackets and quotes; their contents are not validated as JSON, except that the whole text must be UTF-8 without
-// NUL bytes.
+// matching brackets and quotes; their contents are not validated as JSON, except that the whole text must be UTF-8
+// without NUL bytes.
 //
 // Long strings are scanned with SIMD instructions where the processor has them (SSE2 and AVX2 on amd64), and with SWAR
 // (eight bytes in a 64-bit word) elsewhere. Both give the same results; the tests compare them.
@@ -177,7 +177,8 @@ func (s *scanner) skipASCII(at int) int {
 // validate checks the text between validated and from. The caller knows that text[from:to] is ASCII without NUL.
 func (s *scanner) validate(from, to int) {
 	if gap := s.text[s.validated:max(from, s.validated)]; len(gap) > 0 {
-		over := s.validated + (len(gap)+blockSize-1)/blockSize*blockSize // rounded up to whole blocks; the excess lies in the known ASCII
+		// rounded up to whole blocks; the excess lies in the known ASCII
+		over := s.validated + (len(gap)+blockSize-1)/blockSize*blockSize
 		s.invalid = s.invalid || (over > to || asciiPrefix(s.text[s.validated:over]) < len(gap)) && !validText(gap)
 	}
 	s.validated = max(s.validated, to)
@@ -231,7 +232,9 @@ const (
 )
 
 var kinds = func() (of [256]kind) {
-	for all, kind := range map[string]kind{"0123456789+-.eEtrufalsn": literal, `"`: quote, "{[": opening, "}]": closing} {
+	for all, kind := range map[string]kind{
+		"0123456789+-.eEtrufalsn": literal, `"`: quote, "{[": opening, "}]": closing,
+	} {
 		for _, c := range []byte(all) {
 			of[c] = kind
 		}

@@ -37,7 +37,9 @@ func findQuoteOrBackslash(w uint64) uint64 {
 func nextStructural(text []byte, at int) int {
 	for ; len(text)-at >= 4*wordSize; at += 4 * wordSize {
 		p := text[at : at+4*wordSize : at+4*wordSize]
-		if findStructural(word(p, 0))|findStructural(word(p, wordSize))|findStructural(word(p, 2*wordSize))|findStructural(word(p, 3*wordSize)) != 0 {
+		if findStructural(word(p, 0))|findStructural(word(
+			p, wordSize,
+		))|findStructural(word(p, 2*wordSize))|findStructural(word(p, 3*wordSize)) != 0 {
 			break
 		}
 	}
@@ -118,7 +120,8 @@ func scanLongString(text []byte, from, at int) int {
 
 // scanEscapedBlocks scans blocks from at on for as long as they contain quotes. It computes the bit mask of escaped
 // bytes of a whole block without branches, since a branch for each quote would be mispredicted. It returns the offset
-// after the string as end, or 0 and the offset to continue from. Neither the byte at at nor the byte at next is escaped.
+// after the string as end, or 0 and the offset to continue from. Neither the byte at at nor the byte at next is
+// escaped.
 //
 // The method is that of Langdale and Lemire, Parsing Gigabytes of JSON per Second (2019).
 func scanEscapedBlocks(text []byte, at int) (next, end int) {
@@ -127,8 +130,8 @@ func scanEscapedBlocks(text []byte, at int) (next, end int) {
 	for len(text)-at >= blockSize {
 		quote, slash := quoteMasks((*[blockSize]byte)(text[at:]))
 		slash &^= carry
-		// Adding the first bit of a run of ones to it carries to the bit after the run. A run of odd length escapes the byte
-		// after it. That byte has an odd offset when the run began at an even one, and an even offset otherwise.
+		// Adding the first bit of a run of ones to it carries to the bit after the run. A run of odd length escapes the
+		// byte after it. That byte has an odd offset when the run began at an even one, and an even offset otherwise.
 		first := slash &^ (slash << 1)
 		behindEven := slash + first&even
 		behindOdd, odd := bits.Add64(slash, first&^even, 0)

@@ -18,8 +18,8 @@ func validText(text []byte) bool {
 // utf8Chunk is how many bytes are validated as UTF-8, after a byte that is not ASCII, before ASCII is tried again.
 const utf8Chunk = 16 * blockSize
 
-// validTextSWAR is validText for processors without AVX2, block by block. Invariant: due marks the bytes at the start of
-// the next block that must be continuation bytes.
+// validTextSWAR is validText for processors without AVX2, block by block. Invariant: due marks the bytes at the start
+// of the next block that must be continuation bytes.
 func validTextSWAR(text []byte) bool {
 	due, ok := uint64(0), true
 	for ok && len(text) >= blockSize {
@@ -61,8 +61,8 @@ func asciiPrefixSWAR(text []byte) (n int) {
 func validBlock(part *[blockSize]byte, text []byte, due uint64) (next uint64, ok bool) {
 	wrong := uint64(0)
 	for at := 0; at < blockSize; at += wordSize {
-		// Shifts move one bit of each byte to its high bit, where bits are compared by word-wide operations. Other bits are
-		// ignored.
+		// Shifts move one bit of each byte to its high bit, where bits are compared by word-wide operations. Other bits
+		// are ignored.
 		w := word(part[:], at)
 		six, five, four := w<<1, w<<2, w<<3
 		first := w & six // a leading byte of two, three or four bytes
@@ -71,8 +71,8 @@ func validBlock(part *[blockSize]byte, text []byte, due uint64) (next uint64, ok
 		wrong |= (first<<8 | three<<16 | whole<<24 | due) ^ (w &^ six) // continuation bytes expected, and found
 		wrong |= (w - ones) &^ w                                       // NUL
 		due = (first>>56 | three>>48 | whole>>40) & highBits
-		// E0, ED and F0 to F4 restrict their second byte, and C0, C1 and F5 to FF are never valid. These bytes are checked
-		// one by one. CC and CD are selected too, as false positives.
+		// E0, ED and F0 to F4 restrict their second byte, and C0, C1 and F5 to FF are never valid. These bytes are
+		// checked one by one. CC and CD are selected too, as false positives.
 		low := w<<6 | (w<<4 ^ w<<5)              // the high bit is clear for low nibbles 0, 1, C and D
 		lone := three&^(low|(w<<4^w<<7)) | whole // excludes low nibbles 1 and C
 		for picky := (first&^(five|four|low) | lone) & highBits; picky != 0; picky &= picky - 1 {

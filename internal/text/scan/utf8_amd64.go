@@ -30,9 +30,9 @@ func utf8Blocks(text *byte, n int, tables *[3][16]byte) bool
 // maxPending is the most bytes that a character can have before its last byte.
 const maxPending = 3
 
-// The errors of two adjacent bytes, one bit each, as in Keiser and Lemire, Validating UTF-8 In Less Than One Instruction
-// Per Byte (2020). Three table lookups, by the high and low nibble of the first byte and the high nibble of the second,
-// give the errors that each nibble allows. An error is present when all three lookups have its bit.
+// The errors of two adjacent bytes, one bit each, as in Keiser and Lemire, Validating UTF-8 In Less Than One
+// Instruction Per Byte (2020). Three table lookups, by the high and low nibble of the first byte and the high nibble of
+// the second, give the errors that each nibble allows. An error is present when all three lookups have its bit.
 const (
 	tooShort         = 1 << iota // a leading byte not followed by a continuation byte
 	tooLong                      // a continuation byte after an ASCII byte

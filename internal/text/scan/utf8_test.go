@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestTextIsValidatedAcrossBlockBoundaries tries every two bytes, followed by boundary values, across the ends of vectors and
-// blocks, and compares with utf8.Valid.
+// TestTextIsValidatedAcrossBlockBoundaries tries every two bytes, followed by boundary values, across the ends of
+// vectors and blocks, and compares with utf8.Valid.
 func TestTextIsValidatedAcrossBlockBoundaries(t *testing.T) {
 	edges := []byte{0x00, 0x01, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2, 0xE1, 0xF1, 0xFF}
 	eachWidth(t, func(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A corpus is prompts of the kind that companies write, by family: each with gaps that a program fills anew for every call.
+// A corpus is prompts of the kind that companies write, by family: each with gaps that a program fills anew for every
+// call.
 type corpus struct {
 	names     []string
 	templates []string

@@ -8,17 +8,18 @@ import (
 
 // The minimum similarities for a prompt to belong to a family, tuned on the prompts of the tests.
 const (
-	// wholeAlike is far below that of near-duplicates, since a third of a short prompt may be what a program put in. Different prompts
-	// have less than 0.1, and 0.35 where they share a long preamble.
+	// wholeAlike is far below that of near-duplicates, since a third of a short prompt may be what a program put in.
+	// Different prompts have less than 0.1, and 0.35 where they share a long preamble.
 	wholeAlike = 0.45
 
 	// endAlike is higher: an end is small, and a preamble may fill most of it.
 	endAlike = 0.6
 )
 
-// Families are the families of one workspace, each known by the prompt that began it. Those that joined later do not count: a family
-// that grew with each of them would drift. Over the prompts of the tests that found little more that belongs together, and put ten times
-// as much together that does not. Calls of Find may run at the same time, but none while Add runs. The zero Families has none.
+// Families are the families of one workspace, each known by the prompt that began it. Those that joined later do not
+// count: a family that grew with each of them would drift. Over the prompts of the tests that found little more that
+// belongs together, and put ten times as much together that does not. Calls of Find may run at the same time, but none
+// while Add runs. The zero Families has none.
 type Families struct {
 	known []entry
 	first [3]map[uint32]uint32 // by part and key, the number of the first link of a chain
@@ -39,8 +40,8 @@ type link struct {
 // short truncates a key to half its size, to save memory. A collision costs one comparison.
 func short(key uint64) uint32 { return uint32(key) }
 
-// Add makes a family known by the print of the prompt that began it. To repeat it is a no-op. A family that is added with several
-// prints is found by each.
+// Add makes a family known by the print of the prompt that began it. To repeat it is a no-op. A family that is added
+// with several prints is found by each.
 func (f *Families) Add(family string, p Print) {
 	sketches := p.sketches()
 	for _, i := range f.candidates(sketches[:whole+1], nil) {
@@ -60,9 +61,10 @@ func (f *Families) Add(family string, p Print) {
 	}
 }
 
-// Find is the family that a prompt is of: the most similar one as a whole, or else the one with the most similar head or tail, so that
-// long documents before, after or amid a prompt do not hide it. Of equals it is the one whose name sorts first: the order of Add does
-// not matter. What Find costs grows with the families that resemble the prompt, and not with all.
+// Find is the family that a prompt is of: the most similar one as a whole, or else the one with the most similar head
+// or tail, so that long documents before, after or amid a prompt do not hide it. Of equals it is the one whose name
+// sorts first: the order of Add does not matter. What Find costs grows with the families that resemble the prompt, and
+// not with all.
 func (f *Families) Find(p Print) (family string, ok bool) {
 	var room [64]uint32
 	best := 0.0
@@ -90,8 +92,8 @@ func (f *Families) candidates(sketches []sketch.Sketch, found []uint32) []uint32
 	return slices.Compact(found)
 }
 
-// alike returns a score above 1 for prompts that are similar as a whole, at most 1 for prompts with a similar head or tail,
-// and 0 for others.
+// alike returns a score above 1 for prompts that are similar as a whole, at most 1 for prompts with a similar head or
+// tail, and 0 for others.
 func alike(a, b []sketch.Sketch) float64 {
 	if s := a[whole].Similarity(b[whole]); s >= wholeAlike {
 		return 1 + s

@@ -1,6 +1,6 @@
-// Package segment finds the family of a system prompt, one prompt at a time: the prompts that a program makes from one template are of
-// one family, whatever it puts in, and through light edits of the template. Names are made of the prompts alone, so that they are the
-// same after a restart and on every node.
+// Package segment finds the family of a system prompt, one prompt at a time: the prompts that a program makes from one
+// template are of one family, whatever it puts in, and through light edits of the template. Names are made of the
+// prompts alone, so that they are the same after a restart and on every node.
 package segment
 
 import (
@@ -16,8 +16,8 @@ import (
 // Exact returns a name of the exact bytes of a prompt, such as v_0123456789abcdef. It is empty for an empty prompt.
 func Exact(system string) string { return name("v_", system) }
 
-// Name returns the name of the family that this prompt begins, such as seg_0123456789abcdef. It is the same for all prompts
-// of one Template, and empty for an empty prompt.
+// Name returns the name of the family that this prompt begins, such as seg_0123456789abcdef. It is the same for all
+// prompts of one Template, and empty for an empty prompt.
 func Name(system string) string { return name("seg_", Template(system)) }
 
 // alphabet is the alphabet of ids, as in package id.
@@ -46,16 +46,16 @@ const (
 )
 
 const (
-	// endSize is how many bytes an end has, about 65 words. It has to be as long as what a program writes around what it puts in, and
-	// longer than the common preamble of different prompts of one organization.
+	// endSize is how many bytes an end has, about 65 words. It has to be as long as what a program writes around what
+	// it puts in, and longer than the common preamble of different prompts of one organization.
 	endSize = 400
 
 	// longSize is the minimum length of a prompt whose head and tail are sketched.
 	longSize = 600
 )
 
-// Of returns the print of a prompt. It is stored with the family that the prompt begins, and is the same for all prompts of
-// one Template.
+// Of returns the print of a prompt. It is stored with the family that the prompt begins, and is the same for all
+// prompts of one Template.
 func Of(system string) Print {
 	text := Template(system)
 	p := Print{long: len(text) >= longSize}

@@ -5,9 +5,10 @@ import "strings"
 // mask replaces a value. It contains no word for the sketch.
 const mask = "<*>"
 
-// Template is a prompt with every value that a program may have put into it written as <*>: numbers, dates and times, ids, e-mail
-// addresses and URLs. Values that only space or punctuation parts are written once, so that a date in words is as one in figures.
-// What stands in quotes is left as it is: prompts quote labels and the names of fields, which tell them apart.
+// Template is a prompt with every value that a program may have put into it written as <*>: numbers, dates and times,
+// ids, e-mail addresses and URLs. Values that only space or punctuation parts are written once, so that a date in words
+// is as one in figures. What stands in quotes is left as it is: prompts quote labels and the names of fields, which
+// tell them apart.
 func Template(system string) string {
 	var b strings.Builder
 	done := 0

@@ -1,5 +1,5 @@
-// Package sketch computes MinHash sketches over pairs of words, to estimate how similar texts are. The sketch of a text is
-// the same on every machine and in every release, since sketches are stored and compared with older ones.
+// Package sketch computes MinHash sketches over pairs of words, to estimate how similar texts are. The sketch of a text
+// is the same on every machine and in every release, since sketches are stored and compared with older ones.
 package sketch
 
 import (
@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// rows is the number of samples of a sketch. The standard error of the estimate of a similarity s is sqrt(s(1-s)/rows), at
-	// most 0.044.
+	// rows is the number of samples of a sketch. The standard error of the estimate of a similarity s is
+	// sqrt(s(1-s)/rows), at most 0.044.
 	rows = 128
 
-	// Size is the size of a stored sketch in bytes. A row stores 16 bits of its sample. Different samples collide once in
-	// 65,536, which is far below the error of the estimate: more rows are worth more than wider rows.
+	// Size is the size of a stored sketch in bytes. A row stores 16 bits of its sample. Different samples collide once
+	// in 65,536, which is far below the error of the estimate: more rows are worth more than wider rows.
 	Size = 2 * rows
 )
 
-// A Sketch is a MinHash sample of the set of a text's shingles. Equal sets have equal sketches. The zero Sketch is that of
-// a text without words.
+// A Sketch is a MinHash sample of the set of a text's shingles. Equal sets have equal sketches. The zero Sketch is that
+// of a text without words.
 type Sketch [rows]uint16
 
-// Of is the sketch of a text by its shingles: every two words that follow each other, in whichever case, whatever space or punctuation
-// stands between. How often they do does not count. A text of one word has that word for its shingle. Two words tell texts apart
-// nearly as well as three do, and an edit of one word costs two shingles instead of three, which matters in texts of a few lines.
+// Of is the sketch of a text by its shingles: every two words that follow each other, in whichever case, whatever space
+// or punctuation stands between. How often they do does not count. A text of one word has that word for its shingle.
+// Two words tell texts apart nearly as well as three do, and an edit of one word costs two shingles instead of three,
+// which matters in texts of a few lines.
 func Of(text string) Sketch {
 	s := newSampler()
 	words(text, s)
 	return s.sketch()
 }
 
-// Similarity estimates the Jaccard similarity of the two texts' shingles: how many they share, of all that either has. Equal texts
-// have 1, as do two texts without words.
+// Similarity estimates the Jaccard similarity of the two texts' shingles: how many they share, of all that either has.
+// Equal texts have 1, as do two texts without words.
 func (s Sketch) Similarity(other Sketch) float64 {
 	alike := 0
 	for i, row := range s {
@@ -76,8 +77,9 @@ const (
 	Near = 0.7
 )
 
-// Bands is the keys under which to store s so that its like can be found without comparing it to all: two sketches of texts of
-// similarity s share a key with the probability 1 - (1 - s^4)^32. That is 0.003 at 0.1, 0.23 at 0.3, 0.87 at 0.5, 0.99 at 0.6 and
+// Bands is the keys under which to store s so that its like can be found without comparing it to all: two sketches of
+// texts of similarity s share a key with the probability 1 - (1 - s^4)^32. That is 0.003 at 0.1, 0.23 at 0.3, 0.87 at
+// 0.5, 0.99 at 0.6 and
 // 0.9998 at Near. Keys of different places never mean the same, so that one map will do for all.
 func (s Sketch) Bands() [Bands]uint64 {
 	var keys [Bands]uint64
@@ -106,10 +108,11 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// A sampler fills the rows of a sketch with one hash per shingle: the hash says which row, and the smallest of a row stays. Where
-// shingles are too few to fill every row, all are hashed again, round by round, into the rows that are still empty; after rows rounds
-// each round is for one row alone. This is "fast similarity sketching" (Dahlgaard, Knudsen and Thorup, 2017): as exact as a hash per
-// row would be, of long texts and of short ones, where copying from other rows is not.
+// A sampler fills the rows of a sketch with one hash per shingle: the hash says which row, and the smallest of a row
+// stays. Where shingles are too few to fill every row, all are hashed again, round by round, into the rows that are
+// still empty; after rows rounds each round is for one row alone. This is "fast similarity sketching" (Dahlgaard,
+// Knudsen and Thorup, 2017): as exact as a hash per row would be, of long texts and of short ones, where copying from
+// other rows is not.
 type sampler struct {
 	best   [rows]uint64 // the round in the top byte, then the rest of the hash
 	filled int
@@ -117,8 +120,8 @@ type sampler struct {
 	full   bool     // more are not kept
 }
 
-// maxKept bounds the shingles that are kept for another round. Where half as many are distinct, a row is empty with a probability of
-// one in a trillion, and is then filled from those.
+// maxKept bounds the shingles that are kept for another round. Where half as many are distinct, a row is empty with a
+// probability of one in a trillion, and is then filled from those.
 const maxKept = 8192
 
 func newSampler() *sampler {

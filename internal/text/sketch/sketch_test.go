@@ -93,8 +93,8 @@ func TestASketchIsStoredAndReadAgain(t *testing.T) {
 	}
 }
 
-// pair is two texts of a known Jaccard similarity: so many shingles in both, and so many in each alone. Every other word is the same, so
-// that a word that one text has alone makes two shingles that it has alone.
+// pair is two texts of a known Jaccard similarity: so many shingles in both, and so many in each alone. Every other
+// word is the same, so that a word that one text has alone makes two shingles that it has alone.
 func pair(r *rand.Rand, both, alone int) (a, b string) {
 	var one, other strings.Builder
 	line := func() string { return fmt.Sprintf("x %x ", r.Uint64()) }

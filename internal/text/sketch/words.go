@@ -73,8 +73,8 @@ const (
 	sign               // a word of its own, as in scripts without spaces
 )
 
-// kindOf goes by ranges of its own, since those of the standard library grow with each version of Unicode. What is in none of them is a
-// letter: a mark too, or a character yet to be named.
+// kindOf goes by ranges of its own, since those of the standard library grow with each version of Unicode. What is in
+// none of them is a letter: a mark too, or a character yet to be named.
 func kindOf(r rune) kind {
 	switch {
 	case r < 0x00C0:
@@ -109,8 +109,8 @@ func kindOf(r rune) kind {
 	return letter
 }
 
-// lower is r in lower case, of the scripts that have one and are old enough for Unicode to have promised that it will not change:
-// Latin, Greek, Cyrillic, Armenian.
+// lower is r in lower case, of the scripts that have one and are old enough for Unicode to have promised that it will
+// not change: Latin, Greek, Cyrillic, Armenian.
 func lower(r rune) rune {
 	if r < 0x0590 || 0x1E00 <= r && r < 0x2000 {
 		return unicode.ToLower(r)

@@ -83,8 +83,8 @@ func (r *Reader) Next(piece []byte) (e Event, rest []byte, ok bool, err error) {
 // AtBoundary reports whether the reader is between events: it holds no part of one.
 func (r *Reader) AtBoundary() bool { return len(r.partial) == 0 && !r.held && r.name == "" }
 
-// alone returns the data of an event that is one complete line, and the bytes after it. Most events are, and are then not
-// copied.
+// alone returns the data of an event that is one complete line, and the bytes after it. Most events are, and are then
+// not copied.
 func alone(line, rest []byte) (data, after []byte, ok bool) {
 	data, ok = bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("data:"))
 	if !ok || len(rest) == 0 || rest[0] != '\n' {

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// Medium is the number of tokens that High adds for an image, audio or file in a message, whatever its size; Low adds
-	// nothing. It covers a large image or some minutes of audio with most models, but not a book or an hour of audio.
+	// Medium is the number of tokens that High adds for an image, audio or file in a message, whatever its size; Low
+	// adds nothing. It covers a large image or some minutes of audio with most models, but not a book or an hour of
+	// audio.
 	Medium = 3_000
 	// Preamble is the number of tokens that High adds to every body for the system prompt of some chat templates.
 	Preamble = 100
@@ -17,9 +18,9 @@ const (
 
 // Body bounds the prompt tokens of a chat, embeddings or responses request from its JSON.
 //
-// High counts every string as the text that it encodes, and also names, numbers and punctuation, which are more than a chat
-// template adds to each message. It does not count white space between tokens. A URL or data string of a medium in a
-// message counts as Medium. The same string anywhere else counts as text.
+// High counts every string as the text that it encodes, and also names, numbers and punctuation, which are more than a
+// chat template adds to each message. It does not count white space between tokens. A URL or data string of a medium in
+// a message counts as Medium. The same string anywhere else counts as text.
 //
 // Low counts only the text of messages, inputs and prompts. It ignores JSON syntax, tools and settings.
 //
@@ -82,9 +83,9 @@ const (
 	inner  // holds the data or URL inside a medium
 )
 
-// A path holds the keys from the outermost container to the innermost, one byte each, the innermost lowest: an element of
-// the top-level array "messages" has the path messages<<8 | each. Below levels containers the path no longer changes; such a
-// path is never that of a text or a medium.
+// A path holds the keys from the outermost container to the innermost, one byte each, the innermost lowest: an element
+// of the top-level array "messages" has the path messages<<8 | each. Below levels containers the path no longer
+// changes; such a path is never that of a text or a medium.
 type path uint64
 
 const (
@@ -125,8 +126,8 @@ var (
 	}
 )
 
-// A scanner makes one pass over a body. It feeds text to its meter as late as possible, so that long runs are fed in one
-// call.
+// A scanner makes one pass over a body. It feeds text to its meter as late as possible, so that long runs are fed in
+// one call.
 type scanner struct {
 	json   []byte
 	at     int
@@ -290,7 +291,8 @@ func (s *scanner) isMedium() bool {
 	return s.under(ofMessage<<8|path(each), 4) || s.under(ofInput, 2)
 }
 
-// under reports whether the path continues below prefix, which has long levels. It is false when the depth exceeds levels.
+// under reports whether the path continues below prefix, which has long levels. It is false when the depth exceeds
+// levels.
 func (s *scanner) under(prefix path, long int) bool {
 	return s.depth > long && s.path>>(8*(s.depth-long)) == prefix
 }

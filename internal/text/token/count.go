@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A Count is a number of tokens or other billed units, as a provider reports it: an integer between 0 and maxCount. A nil
-// Count was not reported, which differs from 0.
+// A Count is a number of tokens or other billed units, as a provider reports it: an integer between 0 and maxCount. A
+// nil Count was not reported, which differs from 0.
 type Count int64
 
 // maxCount is above any context window. Higher counts are rejected as implausible.

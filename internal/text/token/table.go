@@ -12,10 +12,10 @@ const (
 	letter              // a; the rest of the alphabet follows
 )
 
-// after holds the cost of a letter (column) after a letter (row), in tenths of a token; X is ten. The cost depends on how
-// frequent the pair is in English words: one tenth for the most frequent pairs, a whole token for pairs that do not occur,
-// and at least six tenths for a doubled letter. The last column is the cost of a space after the letter: few English words
-// end in a, i, o or u, but many words of other languages do, and those are more tokens.
+// after holds the cost of a letter (column) after a letter (row), in tenths of a token; X is ten. The cost depends on
+// how frequent the pair is in English words: one tenth for the most frequent pairs, a whole token for pairs that do not
+// occur, and at least six tenths for a doubled letter. The last column is the cost of a space after the letter: few
+// English words end in a, i, o or u, but many words of other languages do, and those are more tokens.
 var after = [26]string{
 	// bcdefghijklmnopqrstuvwxyz.
 	"X534X96X5X8151X5X13177XX7X8", // a
@@ -49,13 +49,14 @@ var after = [26]string{
 const (
 	whole = 10 // the cost, in tenths, of a byte that is not a letter inside a word
 
-	// A step packs three counts into one word, so that a block is summed with one addition per byte: tenths of a token in the
-	// low 16 bits, then gaps between letters, then word beginnings.
+	// A step packs three counts into one word, so that a block is summed with one addition per byte: tenths of a token
+	// in the low 16 bits, then gaps between letters, then word beginnings.
 	gapShift  = 16
 	wordShift = 24
 )
 
-// steps is the step of a byte after another byte. Of its 256 KiB a text uses little: its working set fits into the L1 cache.
+// steps is the step of a byte after another byte. Of its 256 KiB a text uses little: its working set fits into the L1
+// cache.
 var steps = tabulate()
 
 // pair is the index of two adjacent bytes in steps. It has their order in memory, so that one 16-bit load reads both.
@@ -88,7 +89,8 @@ func classify() (of [256]class) {
 	for b := range 26 {
 		of['A'+b], of['a'+b] = upper, letter+class(b)
 	}
-	for b := 0xC3; b <= 0xED; b++ { // lower values begin symbols and no-break spaces, higher ones emoji; E2 and E3 begin symbols and wide spaces
+	// lower values begin symbols and no-break spaces, higher ones emoji; E2 and E3 begin symbols and wide spaces
+	for b := 0xC3; b <= 0xED; b++ {
 		of[b] = word
 	}
 	of[0xE2], of[0xE3] = other, other

@@ -7,16 +7,16 @@ package token
 
 // Bounds are a lower and an upper bound of the number of tokens of a text.
 //
-// Low is the number of positions where a word or a number begins after a space or punctuation. No token of any vocabulary
-// that was checked spans two such positions, so Low is never above the count, for any text. It is close to the count in
-// prose with spaces between words, and far below it in other text (Chinese, Japanese, Thai, base64).
+// Low is the number of positions where a word or a number begins after a space or punctuation. No token of any
+// vocabulary that was checked spans two such positions, so Low is never above the count, for any text. It is close to
+// the count in prose with spaces between words, and far below it in other text (Chinese, Japanese, Thai, base64).
 //
-// High sums a cost for each byte, given the byte before it. A byte costs a whole token, because some vocabularies fall back
-// to bytes, except inside English words, where a frequent pair of letters costs a tenth. That High is not below the count
-// is measured, not proven: on the corpus of this package with every vocabulary in testdata/counts.json, and on random
-// mixtures of its texts. High is about twice the count of English prose, and higher for other texts, at most their number
-// of bytes. For a text constructed against the table, such as repeated short words of the same three letters, the count
-// can be two and a half times High.
+// High sums a cost for each byte, given the byte before it. A byte costs a whole token, because some vocabularies fall
+// back to bytes, except inside English words, where a frequent pair of letters costs a tenth. That High is not below
+// the count is measured, not proven: on the corpus of this package with every vocabulary in testdata/counts.json, and
+// on random mixtures of its texts. High is about twice the count of English prose, and higher for other texts, at most
+// their number of bytes. For a text constructed against the table, such as repeated short words of the same three
+// letters, the count can be two and a half times High.
 //
 // High is never above the number of bytes by more than four, since no vocabulary makes more than one token of a byte. A
 // vocabulary that normalizes the text first (that of Claude 2 does) can exceed High by the bytes that this adds.
@@ -32,8 +32,8 @@ func Text(text []byte) Bounds {
 	return m.Bounds()
 }
 
-// A Meter bounds a text that arrives in pieces: its bounds are those of the whole text, wherever it was cut. The bounds of
-// pieces cannot be added, since a piece may begin inside a word. The zero Meter is ready for use.
+// A Meter bounds a text that arrives in pieces: its bounds are those of the whole text, wherever it was cut. The bounds
+// of pieces cannot be added, since a piece may begin inside a word. The zero Meter is ready for use.
 type Meter struct {
 	sum    uint32 // the sum of the steps of the current block
 	before byte   // the last byte that was added
@@ -68,9 +68,9 @@ func (m *Meter) Add(piece []byte) {
 	}
 }
 
-// price returns the cost of the current block in tenths of a token. A block with very few gaps between letters is not prose
-// and costs a token for each byte. Every block costs at least three tenths of that, so that a text of only frequent pairs
-// is not almost free.
+// price returns the cost of the current block in tenths of a token. A block with very few gaps between letters is not
+// prose and costs a token for each byte. Every block costs at least three tenths of that, so that a text of only
+// frequent pairs is not almost free.
 func (m *Meter) price() int64 {
 	tenths, filled := int64(m.sum&0xffff), int64(m.filled)
 	if gaps := int64(m.sum >> gapShift & 0xff); gaps < filled/16 {

@@ -14,7 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A vocabulary is a row of testdata/counts.json: how many tokens each file of the corpus is, as a whole and line by line.
+// A vocabulary is a row of testdata/counts.json: how many tokens each file of the corpus is, as a whole and line by
+// line.
 type vocabulary struct {
 	Name     string             `json:"vocabulary"`
 	Package  string             `json:"package"`

@@ -71,8 +71,8 @@ func while(text string, fit func(kind) bool, most int) (length int) {
 	return length
 }
 
-// next returns the length of the first piece of text. No token spans two pieces. It implements the pattern of o200k_base,
-// whose alternatives are tried in this order:
+// next returns the length of the first piece of text. No token spans two pieces. It implements the pattern of
+// o200k_base, whose alternatives are tried in this order:
 //
 //	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
 //	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?

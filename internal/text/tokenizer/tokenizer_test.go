@@ -135,8 +135,8 @@ func TestInvalidUTF8HasAtMostOneTokenPerByte(t *testing.T) {
 var units = []string{"a", "A", " ", "\n", " \n", "\n ", "\t\n", "          \n", "!", "7", "的中", "龘", "A1", "👩", "\xff", "\u0301", "日A", "qzjx", "ab'S", "/\n", "ſ'"}
 
 // TestStepsAreLinear counts the characters decoded and the parts compared, so that the result does not depend on the
-// machine. Merging n bytes compares fewer than n² / 2 + n parts, and n is at most maxMerge. Without cut, the texts below
-// would take more than ten times the bound.
+// machine. Merging n bytes compares fewer than n² / 2 + n parts, and n is at most maxMerge. Without cut, the texts
+// below would take more than ten times the bound.
 func TestStepsAreLinear(t *testing.T) {
 	const length = 16 * maxMerge
 	decoded := 0

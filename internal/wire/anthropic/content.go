@@ -69,7 +69,9 @@ func convertContent(m *chat.Message, at string) ([]block, error) {
 		}
 		convert, ok := partConverters[m.Role][p.Type]
 		if !ok {
-			return nil, chat.Unsupported(at+".type", p.Type+" has no equivalent in the "+apiName+" for the role "+m.Role)
+			return nil, chat.Unsupported(
+				at+".type", p.Type+" has no equivalent in the "+apiName+" for the role "+m.Role,
+			)
 		}
 		b, err := convert(p, at)
 		if err != nil {
@@ -111,7 +113,9 @@ func convertImage(p *chat.Part, at string) (block, error) {
 		kind, _ = parseMediaType(kind)
 		known, ok := imageTypes[kind]
 		if !ok || data == "" {
-			return block{}, chat.Unsupported(at+".url", "must hold a picture in JPEG, PNG, GIF or WebP for the "+apiName)
+			return block{}, chat.Unsupported(
+				at+".url", "must hold a picture in JPEG, PNG, GIF or WebP for the "+apiName,
+			)
 		}
 		return block{Type: blockImage, Source: &source{Type: "base64", MediaType: known, Data: data}}, nil
 	}

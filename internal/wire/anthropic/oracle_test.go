@@ -21,7 +21,8 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// These hold our translation against the types of Anthropic's own SDK: what it does not know does not come back from it.
+// These hold our translation against the types of Anthropic's own SDK: what it does not know does not come back from
+// it.
 
 var dialect = anthropic.Dialect{Now: func() time.Time { return time.Unix(1700000000, 0) }}
 

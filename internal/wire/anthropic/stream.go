@@ -111,7 +111,9 @@ func (p *streamState) messageStart(to []byte, e *event) ([]byte, error) {
 	p.started, p.open = true, map[int]*openBlock{}
 	p.out.ID, p.out.Model = e.Message.ID, e.Message.Model
 	p.usage.merge(e.Message.Usage)
-	return p.messageDelta(to, &event{Delta: &delta{StopReason: e.Message.StopReason, StopDetails: e.Message.StopDetails}})
+	return p.messageDelta(to, &event{Delta: &delta{
+		StopReason: e.Message.StopReason, StopDetails: e.Message.StopDetails,
+	}})
 }
 
 // blockStart starts a block and sends the content that it starts with.

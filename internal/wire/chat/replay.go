@@ -155,7 +155,9 @@ func (r *replay) choice(i int, text []byte) error {
 	if value := choice.get("finish_reason"); value != nil {
 		finish = string(value)
 	}
-	t.chunk(nil, append(t.logprobs, choice.without("index", "message", "delta", "logprobs", "finish_reason")...), finish)
+	t.chunk(
+		nil, append(t.logprobs, choice.without("index", "message", "delta", "logprobs", "finish_reason")...), finish,
+	)
 	return nil
 }
 

@@ -149,9 +149,9 @@ func Unsupported(field, reason string) *fault.Fault {
 var neutralValues = map[string][]string{
 	"n": {"1"}, "logprobs": {"false"}, "store": {"false"}, "presence_penalty": {"0", "0.0"},
 	"frequency_penalty": {"0", "0.0"},
-	"service_tier":      {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
-	"functions": {"[]"}, "tools": {"[]"}, "parallel_tool_calls": {"true"}, "response_format": {`{"type":"text"}`},
-	"verbosity": {`"medium"`}, "reasoning_effort": {`""`}, "stop": {"[]"},
+	"service_tier":      {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"},
+	"logit_bias": {"{}"}, "functions": {"[]"}, "tools": {"[]"}, "parallel_tool_calls": {"true"},
+	"response_format": {`{"type":"text"}`}, "verbosity": {`"medium"`}, "reasoning_effort": {`""`}, "stop": {"[]"},
 }
 
 // hints are parameters that cannot change an answer. They are meant for the operator of the API and are dropped when an

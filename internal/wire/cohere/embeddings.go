@@ -46,6 +46,8 @@ func newEmbedExchange(r *upstream.Request, body []byte) (*exchange, error) {
 		if err := json.Unmarshal(answer, &decoded, lenient); err != nil {
 			return nil, err
 		}
-		return request.Answer(r.Model.Upstream, decoded.Embeddings.Float, (*int64)(usageCounts(decoded.Meta).PromptTokens))
+		return request.Answer(
+			r.Model.Upstream, decoded.Embeddings.Float, (*int64)(usageCounts(decoded.Meta).PromptTokens),
+		)
 	})
 }

@@ -16,7 +16,8 @@ import (
 // rerankParameters are the parameters that can be expressed. return_documents is handled by the gateway;
 // max_tokens_per_doc is Cohere's own.
 var rerankParameters = map[string]bool{
-	"model": true, "query": true, "documents": true, "top_n": true, "return_documents": true, "max_tokens_per_doc": true,
+	"model": true, "query": true, "documents": true, "top_n": true, "return_documents": true,
+	"max_tokens_per_doc": true,
 }
 
 // rerankRequest is the body of POST /v2/rerank.

@@ -49,11 +49,13 @@ func joinOr(words []string) string {
 
 // partConverters convert content parts, by type.
 var partConverters = map[string]func(c *conversation, p *chat.Part, at string) (part, error){
-	chat.PartText:    func(_ *conversation, p *chat.Part, _ string) (part, error) { return part{Text: &p.Text}, nil },
-	chat.PartRefusal: func(_ *conversation, p *chat.Part, _ string) (part, error) { return part{Text: &p.Refusal}, nil },
-	chat.PartImage:   (*conversation).convertImage,
-	chat.PartAudio:   (*conversation).convertAudio,
-	chat.PartFile:    (*conversation).convertFile,
+	chat.PartText: func(_ *conversation, p *chat.Part, _ string) (part, error) { return part{Text: &p.Text}, nil },
+	chat.PartRefusal: func(_ *conversation, p *chat.Part, _ string) (part, error) {
+		return part{Text: &p.Refusal}, nil
+	},
+	chat.PartImage: (*conversation).convertImage,
+	chat.PartAudio: (*conversation).convertAudio,
+	chat.PartFile:  (*conversation).convertFile,
 }
 
 // resolutions maps the values of image_url.detail.

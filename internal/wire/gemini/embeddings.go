@@ -39,7 +39,8 @@ func newEmbedExchange(_ Dialect, r *upstream.Request, body []byte) (upstream.Exc
 	for i := range request.Texts {
 		batch.Requests = append(batch.Requests, embedRequest{
 			Model: "models/" + modelName(r.Model.Upstream), Content: content{Parts: []part{{Text: &request.Texts[i]}}},
-			TaskType: request.Extra["task_type"], Title: request.Extra["title"], OutputDimensionality: request.Dimensions,
+			TaskType: request.Extra["task_type"], Title: request.Extra["title"],
+			OutputDimensionality: request.Dimensions,
 		})
 	}
 	text, err := json.Marshal(&batch)

@@ -93,7 +93,9 @@ func (c *conversation) add(kind, role string, parts []part) {
 // its meaning.
 func (c *conversation) addSystem(m *chat.Message, at string) error {
 	if len(c.turns) > 0 {
-		return chat.Unsupported(at, "is an instruction after the conversation has begun: the "+apiName+" has them before it alone")
+		return chat.Unsupported(
+			at, "is an instruction after the conversation has begun: the "+apiName+" has them before it alone",
+		)
 	}
 	parts, err := c.convertParts(m.Content, at, chat.PartText)
 	c.system = append(c.system, parts...)

@@ -11,9 +11,9 @@ import (
 // expressible are the parameters of a chat request that have an equivalent.
 var expressible = map[string]bool{
 	"model": true, "messages": true, "models": true, "stream": true, "stream_options": true, "max_tokens": true,
-	"max_completion_tokens": true, "temperature": true, "top_p": true, "top_k": true, "stop": true, "n": true, "seed": true,
-	"presence_penalty": true, "frequency_penalty": true, "logprobs": true, "top_logprobs": true, "tools": true,
-	"tool_choice": true, "parallel_tool_calls": true, "response_format": true, "reasoning_effort": true,
+	"max_completion_tokens": true, "temperature": true, "top_p": true, "top_k": true, "stop": true, "n": true,
+	"seed": true, "presence_penalty": true, "frequency_penalty": true, "logprobs": true, "top_logprobs": true,
+	"tools": true, "tool_choice": true, "parallel_tool_calls": true, "response_format": true, "reasoning_effort": true,
 }
 
 // newGenerationConfig translates the sampling parameters, the format and the reasoning effort.

@@ -41,7 +41,9 @@ var callingModes = map[string]string{"none": "NONE", "auto": "AUTO", "required":
 
 // newToolConfig translates the tool choice.
 func newToolConfig(c *chat.ToolChoice, tools []chat.Tool) (*toolConfig, error) {
-	strict := slices.ContainsFunc(tools, func(t chat.Tool) bool { return t.Function.Strict != nil && *t.Function.Strict })
+	strict := slices.ContainsFunc(tools, func(t chat.Tool) bool {
+		return t.Function.Strict != nil && *t.Function.Strict
+	})
 	if c == nil {
 		if !strict {
 			return nil, nil //nolint:nilnil // no choice is valid

@@ -47,7 +47,9 @@ func (d *Document) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	if text.Kind() != '"' {
 		return errDocument
 	}
-	maps.DeleteFunc(members, func(name string, value jsontext.Value) bool { return name == "text" || value.Kind() == 'n' })
+	maps.DeleteFunc(members, func(name string, value jsontext.Value) bool {
+		return name == "text" || value.Kind() == 'n'
+	})
 	d.Others = slices.Sorted(maps.Keys(members))
 	return json.Unmarshal(text, &d.Text)
 }

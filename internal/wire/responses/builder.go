@@ -192,7 +192,9 @@ func (s *builder) addCall(c *chat.ToolCall) error {
 		}
 		s.closeItem(s.open, statusCompleted)
 		s.open = nil
-		g = s.addItem(item{Type: itemFunctionCall, CallID: s.callID(c.ID), Name: c.Function.Name, Arguments: new(string)})
+		g = s.addItem(item{
+			Type: itemFunctionCall, CallID: s.callID(c.ID), Name: c.Function.Name, Arguments: new(string),
+		})
 		g.providerCallID, s.calls[index] = c.ID, g
 	}
 	s.lastCall = index

@@ -48,7 +48,10 @@ func (q *request) setMessages(c *chat.Request, r *upstream.Request) error {
 		convert, known := itemConverters[kind]
 		if !known {
 			return chat.Unsupported(at+".type", cmp.Or(refusalReasons[kind],
-				fmt.Sprintf("is %q, and can only be message, function_call, function_call_output or reasoning for this model", kind)))
+				fmt.Sprintf(
+					"is %q, and can only be message, function_call, function_call_output or reasoning for this model",
+					kind,
+				)))
 		}
 		if err := convert(h, at, value); err != nil {
 			return err

@@ -79,8 +79,9 @@ type reasoningConfig struct {
 // chatRequest translates the request into a chat completion.
 func (q *request) chatRequest(r *upstream.Request) (*chat.Request, error) {
 	c := &chat.Request{
-		Model: q.Model, Stream: r.Stream, Temperature: q.Temperature, TopP: q.TopP, ParallelToolCalls: q.ParallelToolCalls,
-		User: deref(q.User), SafetyIdentifier: deref(q.SafetyIdentifier), PromptCacheKey: deref(q.PromptCacheKey),
+		Model: q.Model, Stream: r.Stream, Temperature: q.Temperature, TopP: q.TopP,
+		ParallelToolCalls: q.ParallelToolCalls, User: deref(q.User), SafetyIdentifier: deref(q.SafetyIdentifier),
+		PromptCacheKey: deref(q.PromptCacheKey),
 	}
 	if q.PromptCacheRetention != nil {
 		c.PromptCacheTTL, _ = json.Marshal(q.PromptCacheRetention) // a text

@@ -106,7 +106,9 @@ func errorAnswer(err error) answer {
 	if !errors.As(err, &r) {
 		r = &apiError{status: http.StatusInternalServerError, kind: serverError, message: err.Error()}
 	}
-	return answer{status: r.status, kind: jsonType, retryAfter: r.retryAfter, frames: framesOf(frame{data: r.envelope()})}
+	return answer{
+		status: r.status, kind: jsonType, retryAfter: r.retryAfter, frames: framesOf(frame{data: r.envelope()}),
+	}
 }
 
 // decode reads a request's body into q and names the parameter that is invalid.
@@ -128,7 +130,8 @@ func decode(body []byte, q any) error {
 
 // kinds are the names of JSON's types.
 var kinds = map[jsontext.Kind]string{
-	'n': "null", 't': "a boolean", 'f': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "an array",
+	'n': "null", 't': "a boolean", 'f': "a boolean", '"': "a string", '0': "a number", '{': "an object",
+	'[': "an array",
 }
 
 // parameter formats a JSON pointer as OpenAI does: /messages/0/role is messages[0].role.

@@ -47,16 +47,20 @@ func (s *settings) judge(m *live.Model, text string) judgement {
 
 // members returns the members by name, for a schema that declares all of them.
 func (v judgement) members() map[string]jsontext.Value {
-	return map[string]jsontext.Value{"grade": encode(v.Grade), "verdict": encode(v.Verdict), "critique": encode(v.Critique)}
+	return map[string]jsontext.Value{
+		"grade": encode(v.Grade), "verdict": encode(v.Verdict), "critique": encode(v.Critique),
+	}
 }
 
-// preference returns the members of an answer to a comparison of two responses: the better one by their markers. A judge
-// errs as often as with single texts, in each order by itself.
+// preference returns the members of an answer to a comparison of two responses: the better one by their markers. A
+// judge errs as often as with single texts, in each order by itself.
 func (q *replyBuilder) preference() map[string]jsontext.Value {
 	text := q.userText()
 	a, b, found := cutLast(text, "\nRESPONSE B\n")
 	if !found {
-		return map[string]jsontext.Value{"winner": encode("tie"), "critique": encode("Simulated critique: there is nothing to compare.")}
+		return map[string]jsontext.Value{
+			"winner": encode("tie"), "critique": encode("Simulated critique: there is nothing to compare."),
+		}
 	}
 	const clear = 0.05 // a smaller difference of quality is a tie
 	difference := qualityOf(a) - qualityOf(b)
@@ -66,7 +70,8 @@ func (q *replyBuilder) preference() map[string]jsontext.Value {
 	} else if difference <= -clear {
 		winner = "B"
 	}
-	if right := (q.Sensitivity + q.Specificity) / 2; q.isJudge() && unit(hash(q.settings.Seed, "winner", q.model.ID, text)) >= right {
+	if right := (q.Sensitivity + q.Specificity) / 2; q.isJudge() &&
+		unit(hash(q.settings.Seed, "winner", q.model.ID, text)) >= right {
 		winner = []string{"A", "B", "tie"}[hash(q.settings.Seed, "wrong", q.model.ID, text)%3]
 	}
 	return map[string]jsontext.Value{

@@ -62,9 +62,11 @@ func readSettings(of *live.Behaviour, overrides jsontext.Value) (settings, error
 		"sensitivity": number(&s.Sensitivity, 0, 1),
 		"specificity": number(&s.Specificity, 0, 1),
 		"error_rate":  number(&s.ErrorRate, 0, 1),
-		"fail":        oneOf(&s.fail, append(slices.Sorted(maps.Keys(statusErrors)), "", hang, garbage, die, errorEvent)),
-		"fail_after":  number(&s.failAfter, 0, 100_000),
-		"usage":       s.usage.set,
+		"fail": oneOf(
+			&s.fail, append(slices.Sorted(maps.Keys(statusErrors)), "", hang, garbage, die, errorEvent),
+		),
+		"fail_after": number(&s.failAfter, 0, 100_000),
+		"usage":      s.usage.set,
 	})
 	return s, err
 }

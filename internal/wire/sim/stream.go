@@ -65,7 +65,9 @@ type stream struct {
 }
 
 func newStream(head completion, replies []reply, s settings, includeUsage bool) frames {
-	st := &stream{head: head, includeUsage: includeUsage, pause: time.Duration(s.ChunkMS) * time.Millisecond, fail: s.fail}
+	st := &stream{
+		head: head, includeUsage: includeUsage, pause: time.Duration(s.ChunkMS) * time.Millisecond, fail: s.fail,
+	}
 	total := 0
 	for i, r := range replies {
 		sc := newChoiceEvents(i, r, s.Chunks)

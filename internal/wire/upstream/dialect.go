@@ -38,8 +38,8 @@ type Exchange interface {
 	End(to []byte) ([]byte, error)
 }
 
-// UsageReporter is implemented by bodies and exchanges of providers that report usage before a stream has ended. OpenAI's
-// format has no place for it.
+// UsageReporter is implemented by bodies and exchanges of providers that report usage before a stream has ended.
+// OpenAI's format has no place for it.
 type UsageReporter interface {
 	// UsageSoFar returns the usage that was reported last, or nil.
 	UsageSoFar() *live.Usage

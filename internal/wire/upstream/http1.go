@@ -39,7 +39,8 @@ func newDirect(p *live.Provider, guarded http.RoundTripper) (Sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: base_url: %w", p.Name, err)
 	}
-	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); p.Protocol != live.Engine && (err != nil || proxy != nil) {
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); p.Protocol != live.Engine &&
+		(err != nil || proxy != nil) {
 		return fallback, err
 	}
 	client, err := http1.New(base, http1.Config{
@@ -87,8 +88,8 @@ func (l *http1Sender) Send(ctx context.Context, r *Request) (*Response, error) {
 		return nil, err
 	}
 	return &Response{
-		Status: response.Status, ContentType: response.ContentType, Length: max(0, response.Length), Body: response.Body,
-		RetryAfter: retryAfter(response.RetryAfterMs, response.RetryAfter, response.Date),
+		Status: response.Status, ContentType: response.ContentType, Length: max(0, response.Length),
+		Body: response.Body, RetryAfter: retryAfter(response.RetryAfterMs, response.RetryAfter, response.Date),
 	}, nil
 }
 

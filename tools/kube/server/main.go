@@ -1,5 +1,5 @@
-// Command server is the control plane of Kubernetes in one program, for tests: the API server, or the controller manager
-// when it is called kube-controller-manager.
+// Command server is the control plane of Kubernetes in one program, for tests: the API server, or the controller
+// manager when it is called kube-controller-manager.
 package main
 
 import (

@@ -32,7 +32,8 @@ func New(ws tenant.ID, rows int, until clock.Time) *Source {
 	random := rand.New(rand.NewPCG(1, 2)) // the same rows each time
 	const month = clock.Time(30 * 24 * time.Hour / time.Microsecond)
 	return &Source{
-		Random: random, ws: ws, tags: rand.NewZipf(random, 1.2, 1, 199), from: until - month, step: month / clock.Time(rows),
+		Random: random, ws: ws, tags: rand.NewZipf(random, 1.2, 1, 199), from: until - month,
+		step: month / clock.Time(rows),
 	}
 }
 
@@ -53,7 +54,9 @@ var prompts = func() (all []string) {
 	return all
 }()
 
-var finishes = []string{"stop", "stop", "stop", "stop", "stop", "stop", "stop", "tool_calls", "length", "content_filter"}
+var finishes = []string{
+	"stop", "stop", "stop", "stop", "stop", "stop", "stop", "tool_calls", "length", "content_filter",
+}
 
 // Next returns the next row, which expires after a time.
 func (m *Source) Next(retention time.Duration) *capture.Row {
@@ -68,10 +71,10 @@ func (m *Source) Next(retention time.Duration) *capture.Row {
 	}
 	r := &capture.Row{
 		ID: fmt.Sprintf("log_%026d", m.Made), Workspace: m.ws, Key: "key_1", Request: fmt.Sprintf("req_%026d", m.Made),
-		At: m.from + clock.Time(m.Made)*m.step, Model: fmt.Sprintf("provider/model-%d", m.Random.IntN(12)), Requested: "fast",
-		Provider: "provider", Exact: segment.Exact(prompt), Finish: finishes[m.Random.IntN(len(finishes))],
-		Cached: m.Random.IntN(10) == 0, Prompt: 100, Completion: 20, Cost: money.Nano(1000), Chain: chain.Bytes(),
-		Messages: []byte(messages), Response: []byte(response),
+		At: m.from + clock.Time(m.Made)*m.step, Model: fmt.Sprintf("provider/model-%d", m.Random.IntN(12)),
+		Requested: "fast", Provider: "provider", Exact: segment.Exact(prompt),
+		Finish: finishes[m.Random.IntN(len(finishes))], Cached: m.Random.IntN(10) == 0, Prompt: 100, Completion: 20,
+		Cost: money.Nano(1000), Chain: chain.Bytes(), Messages: []byte(messages), Response: []byte(response),
 	}
 	if m.Random.IntN(2) == 0 {
 		r.Tag = fmt.Sprintf("task-%d", m.tags.Uint64())

@@ -27,8 +27,8 @@ type Config struct {
 	// GatewayNamespace and GatewayLabels name the pods that may reach engines: those of the server.
 	GatewayNamespace string
 	GatewayLabels    map[string]string
-	// Claim is a PersistentVolumeClaim that the server has mounted at ClaimPath. Engines see of it the files of their own
-	// version, at the same path, and those of no workspace all of Versions.
+	// Claim is a PersistentVolumeClaim that the server has mounted at ClaimPath. Engines see of it the files of their
+	// own version, at the same path, and those of no workspace all of Versions.
 	Claim     string
 	ClaimPath string
 	Versions  string // folder of all versions; below ClaimPath

@@ -180,8 +180,8 @@ func (fl *fleet) charged(t *testing.T) map[string]float64 {
 	return all
 }
 
-// The server is killed at random moments, while endpoints are stopped and started and engines die. What is left is what was
-// asked for, and no second is charged that a pod did not live by what the API server shows of it.
+// The server is killed at random moments, while endpoints are stopped and started and engines die. What is left is what
+// was asked for, and no second is charged that a pod did not live by what the API server shows of it.
 func TestAServerThatIsKilledBillsNoSecondTwice(t *testing.T) {
 	f := newFixture(t)
 	lives := startCensus(t, f)

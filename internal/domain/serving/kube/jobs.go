@@ -30,11 +30,12 @@ type Run struct {
 type TrainerConfig struct {
 	Cluster kubeapi.Cluster
 	Image   string
-	Command []string // {url}, {run}, {attempt} and {gpu_type} stand for what the worker is told; {token_file} for its token
-	URL     string   // of the server, as pods reach it
-	Secret  string   // the Secret with the worker's token, under the key token
-	Queue   string   // Kueue's LocalQueue; empty without Kueue
-	GPUType string   // for runs that want any
+	// {url}, {run}, {attempt} and {gpu_type} stand for what the worker is told; {token_file} for its token
+	Command []string
+	URL     string // of the server, as pods reach it
+	Secret  string // the Secret with the worker's token, under the key token
+	Queue   string // Kueue's LocalQueue; empty without Kueue
+	GPUType string // for runs that want any
 	GPUs    map[string]GPU
 	// PullSecrets are Secrets with credentials for images.
 	PullSecrets []string
@@ -239,7 +240,9 @@ func (t *Trainer) keep(ctx context.Context, name string, r Run) error {
 		if !ended || !o.Meta.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		tried.next = time.Now().Add(pause(tried.failures, Times{LeastPause: t.config.Pause, MostPause: 10 * time.Minute}))
+		tried.next = time.Now().Add(pause(tried.failures, Times{
+			LeastPause: t.config.Pause, MostPause: 10 * time.Minute,
+		}))
 		tried.failures++
 		t.config.Log.Warn("a training Job ended before its worker had work; another one follows", "job", name, "why", why,
 			"at", tried.next)
@@ -279,7 +282,8 @@ type jobSpec struct {
 	} `json:"template"`
 }
 
-// What a Job is kept for after its end, to be looked at, and how long a worker may take to save a checkpoint; in seconds.
+// What a Job is kept for after its end, to be looked at, and how long a worker may take to save a checkpoint; in
+// seconds.
 const (
 	jobTTL   = 3600
 	jobGrace = 600
@@ -295,7 +299,8 @@ func (t *Trainer) manifest(name string, r Run) trainJob {
 		gpuType = t.config.GPUType
 	}
 	labels := map[string]string{
-		managedBy: kubeapi.Manager, component: "training", runLabel: r.ID, attemptLabel: strconv.FormatInt(r.Attempt, 10),
+		managedBy: kubeapi.Manager, component: "training", runLabel: r.ID,
+		attemptLabel: strconv.FormatInt(r.Attempt, 10),
 	}
 	job := trainJob{Type: kubeapi.Jobs.Type(), Meta: kubeapi.Meta{Name: name, Labels: labels}}
 	if t.config.Queue != "" {
@@ -311,7 +316,9 @@ func (t *Trainer) manifest(name string, r Run) trainJob {
 	c := container{
 		Name: "worker", Image: t.config.Image, TerminationPolicy: "FallbackToLogsOnError",
 		Security: containerSecurity{false, capabilities{[]string{"ALL"}}},
-		Mounts:   []mount{{Name: "token", Path: secretPath, ReadOnly: true}, {Name: "shm", Path: "/dev/shm"}, {Name: "tmp", Path: "/tmp"}},
+		Mounts: []mount{{Name: "token", Path: secretPath, ReadOnly: true}, {Name: "shm", Path: "/dev/shm"}, {
+			Name: "tmp", Path: "/tmp",
+		}},
 	}
 	for _, arg := range t.config.Command {
 		c.Command = append(c.Command, fill.Replace(arg))

@@ -21,8 +21,8 @@ import (
 	"sovereign/internal/net/kubeapi"
 )
 
-// A kubelet plays the scheduler and the node of one namespace: it binds its pods, runs their commands as processes of this
-// machine, probes them, and reports of them as a kubelet does.
+// A kubelet plays the scheduler and the node of one namespace: it binds its pods, runs their commands as processes of
+// this machine, probes them, and reports of them as a kubelet does.
 type kubelet struct {
 	t         *testing.T
 	c         *cluster

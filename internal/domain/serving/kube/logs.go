@@ -11,8 +11,8 @@ import (
 // logTime bounds how long the end of a replica waits for its last lines.
 const logTime = 10 * time.Second
 
-// What a node gives of a log may begin within a line if it is longer: it parts lines of 16 KiB, and leaves at most 2 KiB
-// in a pod's status.
+// What a node gives of a log may begin within a line if it is longer: it parts lines of 16 KiB, and leaves at most 2
+// KiB in a pod's status.
 const (
 	tailWhole    = 16 << 10
 	messageWhole = 2000

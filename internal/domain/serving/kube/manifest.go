@@ -38,14 +38,17 @@ const containerName = "engine"
 // prefix begins the names of objects.
 const prefix = "engine-"
 
-// ours reports whether an object was made by a backend: whether it has one of the marks that all of them were made with.
+// ours reports whether an object was made by a backend: whether it has one of the marks that all of them were made
+// with.
 func ours(o kubeapi.Object) bool {
 	return strings.HasPrefix(o.Meta.Name, prefix) && (o.Meta.Labels[managedBy] == kubeapi.Manager ||
-		o.Meta.Labels[engineLabel] != "" || o.Meta.Annotations[specNote] != "" || slices.Contains(o.Meta.Finalizers, finalizer) ||
+		o.Meta.Labels[engineLabel] != "" || o.Meta.Annotations[specNote] != "" ||
+		slices.Contains(o.Meta.Finalizers, finalizer) ||
 		slices.ContainsFunc(o.Meta.Owners, func(w kubeapi.Owner) bool { return strings.HasPrefix(w.Name, prefix) }))
 }
 
-// belongs returns the name of the spec that an object is of. The object's own name says it, since nobody can change that.
+// belongs returns the name of the spec that an object is of. The object's own name says it, since nobody can change
+// that.
 func belongs(k kubeapi.Kind, o kubeapi.Object) string {
 	name := strings.TrimPrefix(o.Meta.Name, prefix)
 	if k == kubeapi.Pods {
@@ -105,7 +108,8 @@ func (b *Backend) surroundings(s spec, owner kubeapi.Owner) map[kubeapi.Kind]any
 		Ingress: []ingressRule{{[]peer{gateway}, []policyPort{{"TCP", port}}}},
 	}}
 	pdb := budget{Type: kubeapi.Budgets.Type(), Meta: meta}
-	pdb.Spec.MinAvailable, pdb.Spec.Selector = max(s.Replicas-1, 0), selector{pods} // a node can always be emptied, one pod at a time
+	// a node can always be emptied, one pod at a time
+	pdb.Spec.MinAvailable, pdb.Spec.Selector = max(s.Replicas-1, 0), selector{pods}
 	return map[kubeapi.Kind]any{kubeapi.Services: svc, kubeapi.NetworkPolicies: policy, kubeapi.Budgets: pdb}
 }
 
@@ -129,7 +133,8 @@ func (b *Backend) manifest(
 		notes[readyNote] = strconv.FormatInt(int64(readyAt), 10)
 	}
 	return pod{kubeapi.Pods.Type(), kubeapi.Meta{
-		Name: name, UID: uid, Labels: labels, Annotations: notes, Finalizers: []string{finalizer}, Owners: []kubeapi.Owner{owner},
+		Name: name, UID: uid, Labels: labels, Annotations: notes, Finalizers: []string{finalizer},
+		Owners: []kubeapi.Owner{owner},
 	}, runs}, nil
 }
 
@@ -163,10 +168,12 @@ func (b *Backend) podSpec(s spec) (podSpec, string, error) {
 		Mounts:            []mount{{Name: "work", Path: "/work"}, {Name: "shm", Path: "/dev/shm"}},
 	}
 	p := podSpec{
-		RestartPolicy: "Never", Grace: int(b.config.Times.Grace.Seconds()), Security: podSecurity{seccomp{"RuntimeDefault"}},
-		Volumes: []volume{{Name: "work", EmptyDir: &emptyDir{}}, {Name: "shm", EmptyDir: &emptyDir{"Memory"}}},
+		RestartPolicy: "Never", Grace: int(b.config.Times.Grace.Seconds()),
+		Security: podSecurity{seccomp{"RuntimeDefault"}},
+		Volumes:  []volume{{Name: "work", EmptyDir: &emptyDir{}}, {Name: "shm", EmptyDir: &emptyDir{"Memory"}}},
 	}
-	// Kubernetes adds these two with five minutes if they are missing. An engine on a node that is away is replaced sooner.
+	// Kubernetes adds these two with five minutes if they are missing. An engine on a node that is away is replaced
+	// sooner.
 	for _, key := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
 		p.Tolerations = append(p.Tolerations, toleration{key, "Exists", "NoExecute", awaySeconds})
 	}

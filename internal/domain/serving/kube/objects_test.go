@@ -64,7 +64,8 @@ func TestEveryObjectIsWhatTheSpecSaysAndOneDeletionCollectsAll(t *testing.T) {
 	f.Check(t, nil)
 }
 
-// The server may do what its Role says. What it does not need, it may not do: engines cannot be reached through its token.
+// The server may do what its Role says. What it does not need, it may not do: engines cannot be reached through its
+// token.
 func TestTheRoleAllowsNothingElse(t *testing.T) {
 	f := newFixture(t)
 	other := f.c.namespace(t)

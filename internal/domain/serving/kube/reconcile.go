@@ -155,8 +155,8 @@ func pause(n int, t Times) time.Duration {
 	return min(t.LeastPause<<min(n, 16), t.MostPause)
 }
 
-// reconcile makes what runs of a name what is asked for, as far as one pass can. It returns when to look again; zero when
-// a change will tell.
+// reconcile makes what runs of a name what is asked for, as far as one pass can. It returns when to look again; zero
+// when a change will tell.
 func (b *Backend) reconcile(ctx context.Context, name string, st *state) (again time.Time, err error) {
 	b.mu.Lock()
 	w, asked := b.wanted[name]

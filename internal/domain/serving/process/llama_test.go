@@ -24,7 +24,8 @@ type answer struct {
 // llamaFolder is what scripts/engines has made: llama-server, the server's program, and models with their answers.
 const llamaFolder = "SOVEREIGN_TEST_LLAMA"
 
-// A model that was trained answers by a real llama-server as it does by what trained it: whole, streamed, and with usage.
+// A model that was trained answers by a real llama-server as it does by what trained it: whole, streamed, and with
+// usage.
 func TestLlamaServerAnswersAsTheTrainerDoes(t *testing.T) {
 	folder := os.Getenv(llamaFolder)
 	if folder == "" {

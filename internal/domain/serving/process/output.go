@@ -29,8 +29,8 @@ func (r *replica) output() ([]byte, bool) {
 // tail returns the last lines of a replica's output.
 func (r *replica) tail() []string { return serving.LastLines(r.output()) }
 
-// trim keeps what a replica's output takes of the disk within its bound. It punches a hole into the file's beginning, so
-// that the engine writes on at the end and nothing is lost between. A file system without holes loses some lines.
+// trim keeps what a replica's output takes of the disk within its bound. It punches a hole into the file's beginning,
+// so that the engine writes on at the end and nothing is lost between. A file system without holes loses some lines.
 func (b *Backend) trim(r *replica) {
 	var info unix.Stat_t
 	if err := unix.Stat(r.log(), &info); err != nil || info.Blocks*512 <= b.LogBytes {

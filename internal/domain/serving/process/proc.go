@@ -83,8 +83,8 @@ func reap(pid int, start uint64) string {
 	return fmt.Sprintf("the engine exited with status %d", status.ExitStatus())
 }
 
-// awaitExit waits until a process ends, and reports false if the other file became readable before, or was closed at its
-// other end.
+// awaitExit waits until a process ends, and reports false if the other file became readable before, or was closed at
+// its other end.
 func awaitExit(pidfd, until int) (bool, error) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}, {Fd: int32(until), Events: unix.POLLIN}}
@@ -101,8 +101,8 @@ func awaitExit(pidfd, until int) (bool, error) {
 	}
 }
 
-// members returns the processes that a replica has started: those with its marker, and those of its session. One that has
-// overwritten its environment, to show a title, is found by its session alone.
+// members returns the processes that a replica has started: those with its marker, and those of its session. One that
+// has overwritten its environment, to show a title, is found by its session alone.
 func members(id string, leader int, start uint64) []int {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package process runs engines on the machine of the server, as processes with sessions of their own. They go on when the
-// server ends, and the next one finds them again by what it reads in its folder.
+// Package process runs engines on the machine of the server, as processes with sessions of their own. They go on when
+// the server ends, and the next one finds them again by what it reads in its folder.
 package process
 
 import (

@@ -32,14 +32,14 @@ type replica struct {
 	gone  chan struct{} // closed when its process has ended
 }
 
-// gate lets an engine begin when its record is written: a line on its input says so. If the server is killed before, the
-// input ends, and nothing is left.
+// gate lets an engine begin when its record is written: a line on its input says so. If the server is killed before,
+// the input ends, and nothing is left.
 const gate = `read -r go && exec "$@" </dev/null`
 
 // passed are the variables of the server that engines get. All others, and the server's secrets with them, they do not.
 var passed = []string{
-	"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "XDG_DATA_HOME", "CUDA_HOME",
-	"HF_HOME", "NVIDIA_DRIVER_CAPABILITIES",
+	"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "XDG_DATA_HOME",
+	"CUDA_HOME", "HF_HOME", "NVIDIA_DRIVER_CAPABILITIES",
 }
 
 // stamp is the time as records keep it: a server that starts reads the same one.
@@ -213,7 +213,9 @@ func (b *Backend) devices(s serving.Spec) ([]string, error) {
 		}
 	}
 	if len(free) < s.GPUCount {
-		return nil, fmt.Errorf("a replica needs %d GPUs, and %d of the machine's %d are %w", s.GPUCount, len(free), len(b.GPUs), errFree)
+		return nil, fmt.Errorf(
+			"a replica needs %d GPUs, and %d of the machine's %d are %w", s.GPUCount, len(free), len(b.GPUs), errFree,
+		)
 	}
 	return free[:s.GPUCount], nil
 }
@@ -341,7 +343,9 @@ func (b *Backend) follow(r *replica) bool {
 		case ok:
 			healthy = time.Now()
 		case r.ReadyAt == 0 && clock.Now() > r.HealthyBy:
-			return b.giveUp(r, fmt.Sprintf("the engine was not healthy %v after its start", r.HealthyBy.Sub(r.StartedAt)))
+			return b.giveUp(
+				r, fmt.Sprintf("the engine was not healthy %v after its start", r.HealthyBy.Sub(r.StartedAt)),
+			)
 		case r.ReadyAt != 0 && time.Since(healthy) > b.Hung:
 			return b.giveUp(r, fmt.Sprintf("the engine did not answer for %v", b.Hung))
 		}

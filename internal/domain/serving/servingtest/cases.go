@@ -206,7 +206,8 @@ func diesMeanwhile(t *testing.T, p *place) {
 	p.Kill(t, "serves", before[0])
 	p.reopen(t)
 	dead := p.ended(t, "serves", 1)[0]
-	if dead.ID != before[0].ID || dead.Asked || dead.StartedAt != before[0].StartedAt || dead.ReadyAt != before[0].ReadyAt {
+	if dead.ID != before[0].ID || dead.Asked || dead.StartedAt != before[0].StartedAt ||
+		dead.ReadyAt != before[0].ReadyAt {
 		t.Errorf("before %+v\ndead %+v", before[0], dead)
 	}
 	p.ready(t, "serves", 2)

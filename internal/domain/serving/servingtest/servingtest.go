@@ -21,7 +21,8 @@ const (
 	Exits        Behaviour = "exits"         // writes a line with LastWords, and exits at once with status 3
 	NeverHealthy Behaviour = "never-healthy" // runs, and never becomes healthy. Its start may take a second at most
 	Stubborn     Behaviour = "stubborn"      // as Serves, and does not end when it is asked to
-	Floods       Behaviour = "floods"        // writes 10 MB without a line break, garbage, and LastWords; exits with status 3
+	// writes 10 MB without a line break, garbage, and LastWords; exits with status 3
+	Floods Behaviour = "floods"
 )
 
 // LastWords is what engines that exit have written last, with a credential behind it that nobody may be shown.
@@ -39,7 +40,8 @@ type Fixture interface {
 	Engine(b Behaviour) string
 	// Kill ends an engine from outside, without telling the backend.
 	Kill(t *testing.T, name string, r serving.Replica)
-	// Check fails the test if something of the engines is left that the deployments do not list: processes, files, objects.
+	// Check fails the test if something of the engines is left that the deployments do not list: processes, files,
+	// objects.
 	Check(t *testing.T, listed []serving.Deployment)
 }
 
@@ -98,8 +100,8 @@ func (p *place) reopen(t *testing.T) {
 
 func (p *place) spec(b Behaviour, replicas int) serving.Spec {
 	return serving.Spec{
-		Name: string(b), Engine: p.Engine(b), BaseModel: "tiny/bigram", Model: "dedicated/key", GPUType: serving.CPU, GPUCount: 1,
-		Replicas: replicas,
+		Name: string(b), Engine: p.Engine(b), BaseModel: "tiny/bigram", Model: "dedicated/key", GPUType: serving.CPU,
+		GPUCount: 1, Replicas: replicas,
 	}
 }
 

@@ -37,7 +37,9 @@ func (r *errorReader) read(body []byte) string {
 	case body[0] != '{' && body[0] != '[' && body[0] != '"':
 		return string(body)
 	}
-	r.in = jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	r.in = jsontext.NewDecoder(
+		bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+	)
 	text, _ := r.value(0) // what was read before an error counts
 	if r.raw != "" {
 		var quoted errorReader

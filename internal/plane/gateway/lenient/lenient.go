@@ -13,7 +13,10 @@ import (
 
 // Decode decodes a JSON value. Names match in any case, and duplicate names and invalid UTF-8 are accepted.
 func Decode(value []byte, into any) error {
-	return json.Unmarshal(value, into, json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	return json.Unmarshal(
+		value, into, json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true),
+	)
 }
 
 // PlainString returns the text of a JSON string without escapes, as a part of value. It returns false for any other
@@ -33,7 +36,9 @@ func PlainString(value []byte) ([]byte, bool) {
 
 // Strings calls each with every string of a JSON value that is not a member's name.
 func Strings(value []byte, each func(string)) {
-	decoder := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	decoder := jsontext.NewDecoder(
+		bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+	)
 	for {
 		kind, length := decoder.StackIndex(decoder.StackDepth())
 		name := kind == '{' && length%2 == 0

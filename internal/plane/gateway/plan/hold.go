@@ -33,7 +33,9 @@ const plentyFactor = 100
 func (p *Plan) worst(q *request.Request, maxTokens, prompt int64) (worst money.Nano) {
 	for i := range p.Priced {
 		c := &p.Priced[i]
-		worst = max(worst, c.Price.Worst(q.MaxInput(c.Model, prompt), maxOutput(q, c.Model, maxTokens), q.MaxSearches()))
+		worst = max(
+			worst, c.Price.Worst(q.MaxInput(c.Model, prompt), maxOutput(q, c.Model, maxTokens), q.MaxSearches()),
+		)
 	}
 	return worst
 }
@@ -53,7 +55,9 @@ func maxOutput(q *request.Request, m *live.Model, maxTokens int64) int64 {
 
 // Insufficient refuses a request that the wallet cannot cover. It names a max_tokens that the wallet could cover.
 func (p *Plan) Insufficient(q *request.Request, worst, free money.Nano) error {
-	return fault.InsufficientBalance.New("the wallet has $%s free, and this request could cost $%s%s", free, worst, p.hint(q, free))
+	return fault.InsufficientBalance.New(
+		"the wallet has $%s free, and this request could cost $%s%s", free, worst, p.hint(q, free),
+	)
 }
 
 // OverBudget refuses a request that a budget cannot cover, like Insufficient.

@@ -61,14 +61,18 @@ func (r *Resolver) candidate(ws tenant.ID, id string) (Candidate, error) {
 	case own == nil, own.BaseURL == "" && !own.Broken && m.Provider.Keyless():
 		return Candidate{Model: m, Price: m.Price}, nil
 	case own.Broken:
-		return Candidate{}, fault.UnknownProvider.New("the workspace's own key for %s cannot be read: set it again", m.Provider.Name)
+		return Candidate{}, fault.UnknownProvider.New(
+			"the workspace's own key for %s cannot be read: set it again", m.Provider.Name,
+		)
 	default:
-		return Candidate{Model: m, Own: &upstream.Credentials{Key: own.Key, BaseURL: own.BaseURL}, Price: m.Price.Share(r.OwnKeyFee)}, nil
+		return Candidate{
+			Model: m, Own: &upstream.Credentials{Key: own.Key, BaseURL: own.BaseURL}, Price: m.Price.Share(r.OwnKeyFee),
+		}, nil
 	}
 }
 
-// Resolve finds the models of a request: by the id of an own model, else by a catalog id, else by an alias. Aliases shadow
-// no id, and the product's own requests have none. buffer backs Order, if it is large enough.
+// Resolve finds the models of a request: by the id of an own model, else by a catalog id, else by an alias. Aliases
+// shadow no id, and the product's own requests have none. buffer backs Order, if it is large enough.
 func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error) {
 	p := Plan{Order: buffer}
 	name, ws := q.Model, q.Caller.Workspace
@@ -167,9 +171,14 @@ func checkCovered(q *request.Request, c Candidate) error {
 	case c.Own != nil:
 		return nil
 	case c.Provider.Responses && q.Stored != "":
-		return unsupported(q.Stored, "needs a key of the workspace's own at "+c.Provider.Name+": nothing is stored for it under the server's")
+		return unsupported(
+			q.Stored,
+			"needs a key of the workspace's own at "+c.Provider.Name+": nothing is stored for it under the server's",
+		)
 	case (c.Provider.Responses || c.Provider.Modern) && q.Priced != "":
-		return unsupported(q.Priced, "has a price of its own at "+c.Provider.Name+": it needs a key of the workspace's own there")
+		return unsupported(
+			q.Priced, "has a price of its own at "+c.Provider.Name+": it needs a key of the workspace's own there",
+		)
 	default:
 		return nil
 	}

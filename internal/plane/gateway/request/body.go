@@ -90,7 +90,9 @@ func renameDevelopers(messages scan.Member) (edits []edit) {
 	if messages.Seen&developerWord == 0 {
 		return nil
 	}
-	decoder := jsontext.NewDecoder(bytes.NewReader(messages.Value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	decoder := jsontext.NewDecoder(
+		bytes.NewReader(messages.Value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+	)
 	role := false
 	for {
 		t, err := decoder.ReadToken()

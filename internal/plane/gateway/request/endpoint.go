@@ -33,8 +33,8 @@ const maxElements = 16_384
 // The endpoints.
 var (
 	Chat = &Endpoint{
-		Name: "chat", Path: upstream.ChatPath, Kind: live.Chat, content: "messages", mustBeList: true, maxElements: maxElements,
-		prompt: []string{"messages", "tools", "response_format"},
+		Name: "chat", Path: upstream.ChatPath, Kind: live.Chat, content: "messages", mustBeList: true,
+		maxElements: maxElements, prompt: []string{"messages", "tools", "response_format"},
 		readers: map[string]reader{
 			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
 			"max_tokens": readMaxTokens, "max_completion_tokens": readMaxTokens, "n": readN, "service_tier": readTier,
@@ -42,8 +42,8 @@ var (
 		},
 	}
 	Embeddings = &Endpoint{
-		Name: "embeddings", Path: upstream.EmbeddingsPath, Kind: live.Embedding, content: "input", maxElements: maxElements,
-		prompt: []string{"input"},
+		Name: "embeddings", Path: upstream.EmbeddingsPath, Kind: live.Embedding, content: "input",
+		maxElements: maxElements, prompt: []string{"input"},
 		readers: map[string]reader{
 			"model": readModel, "models": readFallbacks, "encoding_format": readEncoding,
 			"embedding_type": readOwnEncoding, "output_dtype": readOwnEncoding,
@@ -51,8 +51,8 @@ var (
 		check: defaultEncoding,
 	}
 	Rerank = &Endpoint{
-		Name: "rerank", Path: upstream.RerankPath, Kind: live.Rerank, content: "documents", mustBeList: true, maxElements: maxElements,
-		prompt:  []string{"query", "documents"},
+		Name: "rerank", Path: upstream.RerankPath, Kind: live.Rerank, content: "documents", mustBeList: true,
+		maxElements: maxElements, prompt: []string{"query", "documents"},
 		readers: map[string]reader{"model": readModel, "models": readFallbacks, "query": readQuery},
 		check:   readQuestion,
 	}

@@ -20,9 +20,13 @@ func CheckHeaders(header http.Header) error {
 	logged, cached := edge.FirstValue(header, "X-Service-Log"), edge.FirstValue(header, "X-Service-Cache")
 	switch {
 	case !printable(edge.FirstValue(header, "X-Service-Tag"), maxTag):
-		return fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
+		return fault.Invalid(
+			"X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag),
+		)
 	case !printable(edge.FirstValue(header, "X-Service-Trace-Id"), maxTrace):
-		return fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
+		return fault.Invalid(
+			"X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace),
+		)
 	case logged != "" && logged != "off":
 		return fault.Invalid("X-Service-Log", "can only be off")
 	case cached != "" && cached != "on" && cached != "off":

@@ -154,7 +154,9 @@ func readStore(q *Request, value []byte) error {
 
 // readInput notes items that refer to data stored at the provider.
 func readInput(q *Request, value []byte) error {
-	decoder := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	decoder := jsontext.NewDecoder(
+		bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+	)
 	name := ""
 	for {
 		t, err := decoder.ReadToken()

@@ -57,7 +57,8 @@ func NewClient(
 	}
 	sessions := live.NewSessions()
 	config := edge.Config{
-		Directory: dir, Bounds: bounds, Log: log, Dashboard: &edge.Dashboard{Sessions: sessions, Visitor: router.Visitor},
+		Directory: dir, Bounds: bounds, Log: log,
+		Dashboard: &edge.Dashboard{Sessions: sessions, Visitor: router.Visitor},
 	}
 	return Client{
 		Owner: mint(mine, tenant.Owner), Member: mint(mine, tenant.Member), Other: mint(theirs, tenant.Admin),

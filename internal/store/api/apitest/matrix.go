@@ -102,10 +102,13 @@ func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 			checked++
 			continue
 		}
-		if route.Permission == api.Token || route.Permission == api.Worker { // whatever key is sent: a path without a valid token opens nothing
+		// whatever key is sent: a path without a valid token opens nothing
+		if route.Permission == api.Token || route.Permission == api.Worker {
 			for _, caller := range Callers(k) {
 				got := ask(t, address.Host, route.Method, path, "localhost", caller.Header)
-				got.must(t, fmt.Sprintf("%s %s as %s", route.Method, path, caller.Name), http.StatusUnauthorized, "invalid_api_key")
+				got.must(t, fmt.Sprintf(
+					"%s %s as %s", route.Method, path, caller.Name,
+				), http.StatusUnauthorized, "invalid_api_key")
 				checked++
 			}
 			continue
@@ -115,7 +118,9 @@ func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 			for _, spelling := range []string{path, "/api" + path} {
 				for _, host := range []string{"localhost", "evil.test", "127.0.0.1:1", "[::1]"} {
 					got := ask(t, address.Host, route.Method, spelling, host, caller.Header)
-					got.must(t, fmt.Sprintf("%s %s as %s at %s", route.Method, spelling, caller.Name, host), status, code)
+					got.must(
+						t, fmt.Sprintf("%s %s as %s at %s", route.Method, spelling, caller.Name, host), status, code,
+					)
 					checked++
 				}
 			}
@@ -196,7 +201,9 @@ func askWith(t *testing.T, address, method, path, host string, headers []string)
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	var request strings.Builder
-	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n", method, path, host)
+	fmt.Fprintf(
+		&request, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n", method, path, host,
+	)
 	for i := 0; i < len(headers); i += 2 {
 		fmt.Fprintf(&request, "%s: %s\r\n", headers[i], headers[i+1])
 	}

@@ -59,7 +59,8 @@ func newCookies(t *testing.T, dir *live.Directory, in *live.Sessions, mine, thei
 	}
 	return Cookies{
 		Owner: mint(OwnerUser, mine, tenant.Owner), Admin: mint(AdminUser, mine, tenant.Admin),
-		Member: mint(MemberUser, mine, tenant.Member), Other: mint(OtherUser, theirs, tenant.Admin), Nobody: mint(NobodyUser, "", ""),
+		Member: mint(MemberUser, mine, tenant.Member), Other: mint(OtherUser, theirs, tenant.Admin),
+		Nobody: mint(NobodyUser, "", ""),
 	}
 }
 
@@ -74,7 +75,9 @@ func (c Client) OnCookie(path string) string { return "/dashboard/v1/" + string(
 
 // DoSession sends a request with a session's cookie, as the dashboard's page would; headers are names and values in
 // turn.
-func (c Client) DoSession(t *testing.T, cookie, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+func (c Client) DoSession(
+	t *testing.T, cookie, method, path, body string, headers ...string,
+) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	request.Host, request.RemoteAddr = "localhost", "127.0.0.1:1"

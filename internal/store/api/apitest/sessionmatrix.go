@@ -108,17 +108,27 @@ func Browsers(p People) []Browser {
 		{"member", "member", nil, "", allowed(api.Admin, api.SessionAdmin, api.SessionOwner)},
 		{"admin", "admin", nil, "", allowed(api.SessionOwner)},
 		{"owner", "owner", nil, "", allowed()},
-		{"owner on the page", "owner", []string{"Origin", "http://localhost", "Sec-Fetch-Site", "same-origin"}, "", allowed()},
+		{"owner on the page", "owner", []string{
+			"Origin", "http://localhost", "Sec-Fetch-Site", "same-origin",
+		}, "", allowed()},
 		{"another origin", "owner", []string{"Origin", "https://evil.test"}, "", crossed},
 		{"opaque origin", "owner", []string{"Origin", "null"}, "", crossed},
 		{"cross-site", "owner", []string{"Sec-Fetch-Site", "cross-site", "Origin", "http://localhost"}, "", crossed},
 		{"same-site", "owner", []string{"Sec-Fetch-Site", "same-site"}, "", crossed},
-		{"a form elsewhere", "owner", []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site"}, "", crossed},
-		{"an old browser's form", "owner", []string{"Content-Type", "text/plain", "Origin", "https://evil.test"}, "", crossed},
+		{"a form elsewhere", "owner", []string{
+			"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site",
+		}, "", crossed},
+		{"an old browser's form", "owner", []string{
+			"Content-Type", "text/plain", "Origin", "https://evil.test",
+		}, "", crossed},
 		{"a visitor elsewhere", "", []string{"Origin", "https://evil.test"}, "", lured},
-		{"a visitor's form elsewhere", "", []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site"}, "", lured},
+		{"a visitor's form elsewhere", "", []string{
+			"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site",
+		}, "", lured},
 		{"another host", "owner", nil, "evil.test", misdirected},
-		{"a rebound host", "owner", []string{"Origin", "http://evil.test", "Sec-Fetch-Site", "same-origin"}, "evil.test", misdirected},
+		{"a rebound host", "owner", []string{
+			"Origin", "http://evil.test", "Sec-Fetch-Site", "same-origin",
+		}, "evil.test", misdirected},
 	}
 }
 
@@ -180,9 +190,14 @@ func placed(path string, ws tenant.ID) string {
 // A cookie is no key.
 func absent(t *testing.T, host string, r api.Route, p People) int {
 	t.Helper()
-	paths := []string{"/dashboard/api" + r.Path, "/dashboard/api/w/" + string(p.Workspace) + r.Pattern(), "/dashboard/v1/" + string(p.Workspace) + r.Pattern()}
+	paths := []string{
+		"/dashboard/api" + r.Path, "/dashboard/api/w/" + string(p.Workspace) + r.Pattern(),
+		"/dashboard/v1/" + string(p.Workspace) + r.Pattern(),
+	}
 	if r.Permission == api.Reader || r.Permission == api.Admin { // operators share paths with keys
-		paths = append(paths, "/dashboard/v1/"+string(p.Workspace)+r.Path, "/dashboard/v1/"+string(p.Workspace)+"/v1"+r.Path)
+		paths = append(
+			paths, "/dashboard/v1/"+string(p.Workspace)+r.Path, "/dashboard/v1/"+string(p.Workspace)+"/v1"+r.Path,
+		)
 	}
 	for _, path := range paths {
 		if r.Permission == api.Public && strings.HasPrefix(path, "/dashboard/api/openapi.json") {
@@ -204,7 +219,8 @@ func spellings(t *testing.T, host string, r api.Route, path string, p People) in
 	other, member := p.Session("other", false), p.Session("member", false)
 	for _, odd := range oddSession(path) {
 		for name, cookie := range map[string]string{"no cookie": "", "owner elsewhere": other} {
-			if (r.Permission == api.SignedIn || r.Permission == api.Visitor) && (cookie != "" || r.Permission == api.Visitor) {
+			if (r.Permission == api.SignedIn || r.Permission == api.Visitor) &&
+				(cookie != "" || r.Permission == api.Visitor) {
 				continue // the plain path is open to it
 			}
 			got := Browser{}.ask(t, host, r.Method, odd, cookie)
@@ -216,7 +232,9 @@ func spellings(t *testing.T, host string, r api.Route, path string, p People) in
 	}
 	if write(r) && r.Permission != api.Visitor {
 		plain := Browser{}.ask(t, host, http.MethodGet, path, member)
-		over := Browser{Headers: []string{"X-HTTP-Method-Override", r.Method, "X-Method-Override", r.Method}}.ask(t, host, http.MethodGet, path, member)
+		over := Browser{Headers: []string{
+			"X-HTTP-Method-Override", r.Method, "X-Method-Override", r.Method,
+		}}.ask(t, host, http.MethodGet, path, member)
 		if plain.status != over.status {
 			t.Errorf("GET %s with a method in a header: %d, without %d", path, over.status, plain.status)
 		}
@@ -224,7 +242,9 @@ func spellings(t *testing.T, host string, r api.Route, path string, p People) in
 	}
 	if r.CookieURL() != "" {
 		key := wildcard.ReplaceAllString(r.Pattern(), "some-id")
-		Browser{}.ask(t, host, r.Method, key, p.Session("owner", false)).must(t, r.Method+" "+key+" with a cookie", http.StatusUnauthorized, "invalid_api_key")
+		Browser{}.ask(t, host, r.Method, key, p.Session("owner", false)).must(
+			t, r.Method+" "+key+" with a cookie", http.StatusUnauthorized, "invalid_api_key",
+		)
 		n++
 	}
 	return n
@@ -236,11 +256,13 @@ func oddSession(path string) []string {
 	tail := strings.TrimPrefix(path, mount+"/")
 	first, rest, _ := strings.Cut(tail, "/")
 	return []string{
-		"/" + path, mount + "//" + tail, mount + "/./" + tail, mount + "/x/../" + tail, "/x/.." + path, mount + "%2F" + tail,
-		mount + "/" + first + "%2F" + rest, mount + "/" + first + "//" + rest, mount + "/" + first + "/./" + rest, path + "/", path + "/.",
-		path + "%2F", path + "%00", path + ";x=1", "/api" + path, "/v1" + path, strings.ToUpper(mount) + "/" + tail,
-		mount + "/" + strings.ToUpper(first) + "/" + rest, "/%64ashboard/" + tail, mount + "/%61pi/" + rest, mount + "/%76" + "1/" + rest,
-		strings.Replace(path, "/ws_", "/ws%5F", 1), strings.Replace(path, "/w/ws_", "/w//ws_", 1), strings.Replace(path, "/w/ws_", "/w/../w/ws_", 1),
+		"/" + path, mount + "//" + tail, mount + "/./" + tail, mount + "/x/../" + tail, "/x/.." + path,
+		mount + "%2F" + tail, mount + "/" + first + "%2F" + rest, mount + "/" + first + "//" + rest,
+		mount + "/" + first + "/./" + rest, path + "/", path + "/.", path + "%2F", path + "%00", path + ";x=1",
+		"/api" + path, "/v1" + path, strings.ToUpper(mount) + "/" + tail,
+		mount + "/" + strings.ToUpper(first) + "/" + rest, "/%64ashboard/" + tail, mount + "/%61pi/" + rest,
+		mount + "/%76" + "1/" + rest, strings.Replace(path, "/ws_", "/ws%5F", 1),
+		strings.Replace(path, "/w/ws_", "/w//ws_", 1), strings.Replace(path, "/w/ws_", "/w/../w/ws_", 1),
 	}
 }
 

@@ -42,7 +42,9 @@ func Conform(t *testing.T, b artifact.Backend) {
 	if err := b.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"short": "some weights", "empty": "", "long": strings.Repeat("weights ", 1<<18)} {
+	for name, text := range map[string]string{
+		"short": "some weights", "empty": "", "long": strings.Repeat("weights ", 1<<18),
+	} {
 		t.Run(name, func(t *testing.T) {
 			conform(t, b, text)
 		})
@@ -126,8 +128,10 @@ func transfers(t *testing.T, b artifact.Backend) {
 		"another checksum": func() int {
 			return do(t, http.MethodPut, to, other, map[string]string{"X-Amz-Checksum-Sha256": checksum(other)})
 		},
-		"no checksum": func() int { return do(t, http.MethodPut, to, other, map[string]string{"X-Amz-Checksum-Sha256": ""}) },
-		"a read":      func() int { return do(t, http.MethodGet, to, "", nil) },
+		"no checksum": func() int {
+			return do(t, http.MethodPut, to, other, map[string]string{"X-Amz-Checksum-Sha256": ""})
+		},
+		"a read": func() int { return do(t, http.MethodGet, to, "", nil) },
 		"another key": func() int {
 			return do(t, http.MethodPut, artifact.Transfer{
 				URL: strings.Replace(to.URL, string(f.Digest), string(named(other).Digest), 1), Headers: to.Headers,

@@ -129,7 +129,9 @@ func signed(r *http.Request) string {
 	sent := query.Get("X-Amz-Signature")
 	query.Del("X-Amz-Signature")
 	var canonical strings.Builder
-	canonical.WriteString(r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\n")
+	canonical.WriteString(r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(
+		query.Encode(), "+", "%20",
+	) + "\n")
 	for _, name := range strings.Split(names, ";") {
 		value := r.Header.Get(name)
 		switch name {
@@ -197,7 +199,9 @@ func (m *Memory) parts(w http.ResponseWriter, r *http.Request, key, upload strin
 		m.made++
 		upload = strconv.Itoa(m.made)
 		m.uploads[upload] = map[int][]byte{}
-		_, _ = fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", upload)
+		_, _ = fmt.Fprintf(
+			w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", upload,
+		)
 	case !known:
 		answer(w, http.StatusNotFound, "NoSuchUpload", "")
 	case r.Method == http.MethodPut:
@@ -216,7 +220,9 @@ func (m *Memory) parts(w http.ResponseWriter, r *http.Request, key, upload strin
 		}
 		m.objects[key] = object{bytes: whole, etag: fmt.Sprintf("parts-%d", len(parts))}
 		delete(m.uploads, upload)
-		_, _ = fmt.Fprintf(w, "<CompleteMultipartUploadResult><Bucket>%s</Bucket></CompleteMultipartUploadResult>", Bucket)
+		_, _ = fmt.Fprintf(
+			w, "<CompleteMultipartUploadResult><Bucket>%s</Bucket></CompleteMultipartUploadResult>", Bucket,
+		)
 	}
 }
 

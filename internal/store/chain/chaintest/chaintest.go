@@ -49,10 +49,14 @@ func EveryChangeIsFound(t *testing.T, d *db.DB, tables []Table, find Verifier) {
 			}
 			try(fmt.Sprintf("%s %s is gone", table.Name, is), Do("DELETE FROM "+table.Name+" WHERE "+is))
 			if i > 0 {
-				try(fmt.Sprintf("%s %s and the one before it are swapped", table.Name, is), table.swap(shape, rows[i-1], row)...)
+				try(fmt.Sprintf(
+					"%s %s and the one before it are swapped", table.Name, is,
+				), table.swap(shape, rows[i-1], row)...)
 			}
 		}
-		t.Logf("%s: %d changes of %d rows, of which the database itself refuses %d", table.Name, tried, len(rows), refused)
+		t.Logf(
+			"%s: %d changes of %d rows, of which the database itself refuses %d", table.Name, tried, len(rows), refused,
+		)
 		if refused*2 > tried {
 			t.Errorf("%s: the database refuses %d of %d changes, so that they show nothing", table.Name, refused, tried)
 		}

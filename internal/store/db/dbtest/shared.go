@@ -50,7 +50,9 @@ func (s *Server) makeTemplate(name string, t *template) (err error) {
 		return err
 	}
 	var there bool
-	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&there); err != nil || there {
+	if err := conn.QueryRow(
+		ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name,
+	).Scan(&there); err != nil || there {
 		return err
 	}
 	draft := name + "_draft"

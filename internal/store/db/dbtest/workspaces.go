@@ -32,7 +32,10 @@ type T interface {
 func AddWorkspaces(t T, d *db.DB, all ...tenant.ID) {
 	t.Helper()
 	for _, ws := range all {
-		if _, err := db.Exec(t.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, string(ws)); err != nil {
+		if _, err := db.Exec(
+			t.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`,
+			string(ws),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
