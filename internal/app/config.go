@@ -247,29 +247,22 @@ func (c *Config) complete() error {
 		return bad("log_format", "%q is neither text nor json", c.LogFormat)
 	}
 	if c.OTLPEndpoint != "" {
-		if u, err := url.Parse(c.OTLPEndpoint); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		if u, err := url.Parse(c.OTLPEndpoint); err != nil || (u.Scheme != "http" && u.Scheme != "https") ||
+			u.Host == "" {
 			return bad("otlp_endpoint", "%q is not a URL such as http://127.0.0.1:4318", c.OTLPEndpoint)
 		}
 	}
 	if _, err := catalog.Build(c.Providers, c.Models); err != nil {
 		return err
 	}
-	if err := c.Dashboard.check(); err != nil {
-		return err
+	for _, check := range []func() error{
+		c.Dashboard.check, c.checkBilling, c.Training.check, c.Serving.check, c.Kubernetes.check, c.Limits.check,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	if err := c.checkBilling(); err != nil {
-		return err
-	}
-	if err := c.Training.check(); err != nil {
-		return err
-	}
-	if err := c.Serving.check(); err != nil {
-		return err
-	}
-	if err := c.Kubernetes.check(); err != nil {
-		return err
-	}
-	return c.Limits.check()
+	return nil
 }
 
 // collector is the URL that traces are posted to: one without a path gets OTLP's usual path.
@@ -281,7 +274,9 @@ func (c *Config) collector() string {
 }
 
 func (l Limits) check() error {
-	for key, value := range map[string]Bytes{"body": l.Body, "buffered_memory": l.BufferedMemory, "headers": l.Headers} {
+	for key, value := range map[string]Bytes{
+		"body": l.Body, "buffered_memory": l.BufferedMemory, "headers": l.Headers,
+	} {
 		if value < 1 {
 			return bad("limits."+key, "must be above 0")
 		}
@@ -382,7 +377,9 @@ type fixed struct {
 
 // stays is a fixed key that stands at one place of a configuration.
 func stays[T comparable](key string, at func(*Config) *T) fixed {
-	return fixed{key, func(was, is *Config) bool { return *at(was) != *at(is) }, func(was, is *Config) { *at(is) = *at(was) }}
+	return fixed{key, func(was, is *Config) bool {
+		return *at(was) != *at(is)
+	}, func(was, is *Config) { *at(is) = *at(was) }}
 }
 
 // unchangeable are the keys that need a restart. All others are put in force by a reload.
@@ -390,7 +387,8 @@ var unchangeable = []fixed{
 	stays("listen", func(c *Config) *string { return &c.Listen }),
 	stays("operations_listen", func(c *Config) *string { return &c.OperationsListen }),
 	{
-		"operations_hosts", func(was, is *Config) bool { return !slices.Equal(was.OperationsHosts, is.OperationsHosts) },
+		"operations_hosts",
+		func(was, is *Config) bool { return !slices.Equal(was.OperationsHosts, is.OperationsHosts) },
 		func(was, is *Config) { is.OperationsHosts = was.OperationsHosts },
 	},
 	stays("data_dir", func(c *Config) *string { return &c.DataDir }),

@@ -102,13 +102,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		if err := s.Versions.Refer(ctx, tx, ws, runID, start); err != nil {
 			return err
 		}
-		text, err := json.Marshal(order{in, start.ParentID}, json.Deterministic(true))
-		if err != nil {
-			return fmt.Errorf("write a GRPO run: %w", err)
-		}
-		if _, err := db.Exec(ctx, tx.In(ws), `INSERT INTO grpo_runs (workspace_id, id, request, session_id)
-			VALUES ($1, $2, $3, $4)`, runID, string(text), session.ID); err != nil {
-			return fmt.Errorf("insert a GRPO run: %w", err)
+		if err := insert(ctx, tx.In(ws), runID, order{in, start.ParentID}, session.ID); err != nil {
+			return err
 		}
 		if err := job.Queue(ctx, tx, ws, job.New{ID: prepareID(runID), Kind: prepareKind, Total: 1}); err != nil {
 			return err
@@ -122,6 +117,18 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		return Run{}, err
 	}
 	return s.Get(ctx, ws, runID)
+}
+
+func insert(ctx context.Context, in db.Scoped, runID string, o order, sessionID string) error {
+	text, err := json.Marshal(o, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("write a GRPO run: %w", err)
+	}
+	if _, err := db.Exec(ctx, in, `INSERT INTO grpo_runs (workspace_id, id, request, session_id)
+		VALUES ($1, $2, $3, $4)`, runID, string(text), sessionID); err != nil {
+		return fmt.Errorf("insert a GRPO run: %w", err)
+	}
+	return nil
 }
 
 func randomSeed() int64 {
@@ -248,14 +255,16 @@ func (s *Store) view(ctx context.Context, r *record) (Run, error) {
 		return Run{}, err
 	}
 	v := Run{
-		ID: r.ID, Object: "grpo.run", Status: r.Status, BaseModel: r.BaseModel, ParentID: maybe(in.ParentID), DatasetID: in.DatasetID, CriterionID: in.CriterionID,
-		AnchorID: maybe(in.AnchorCriterionID), Tools: append([]string{}, in.EnvironmentTools...), GroupSize: in.GroupSize,
-		KLBeta: *in.KLBeta, Seed: *in.Seed, Step: r.Step, MaxSteps: in.MaxSteps, RewardMean: metric(told, "reward"),
-		RewardStd: metric(told, "reward_std"), KL: metric(told, "kl"), RewardSessionID: r.SessionID, Held: session.Anchor.Held,
-		HeldReason: session.Anchor.HeldReason, TrainedTokens: r.Tokens, GPUType: maybe(metered.GPUType), GPUCount: r.GPUCount,
-		GPUSeconds: metered.Seconds, Budget: in.Budget, Spent: metered.Spent + session.Spent, RewardSpent: session.Spent,
-		Accrued: metered.Accrued, Attempt: r.Attempt, PausedReason: maybe(r.PausedReason), CreatedAt: r.CreatedAt,
-		StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt), Progress: r.Progress(),
+		ID: r.ID, Object: "grpo.run", Status: r.Status, BaseModel: r.BaseModel, ParentID: maybe(in.ParentID),
+		DatasetID: in.DatasetID, CriterionID: in.CriterionID, AnchorID: maybe(in.AnchorCriterionID),
+		Tools: append([]string{}, in.EnvironmentTools...), GroupSize: in.GroupSize, KLBeta: *in.KLBeta, Seed: *in.Seed,
+		Step: r.Step, MaxSteps: in.MaxSteps, RewardMean: metric(told, "reward"), RewardStd: metric(told, "reward_std"),
+		KL: metric(told, "kl"), RewardSessionID: r.SessionID, Held: session.Anchor.Held,
+		HeldReason: session.Anchor.HeldReason, TrainedTokens: r.Tokens, GPUType: maybe(metered.GPUType),
+		GPUCount: r.GPUCount, GPUSeconds: metered.Seconds, Budget: in.Budget, Spent: metered.Spent + session.Spent,
+		RewardSpent: session.Spent, Accrued: metered.Accrued, Attempt: r.Attempt, PausedReason: maybe(r.PausedReason),
+		CreatedAt: r.CreatedAt, StartedAt: maybeTime(r.StartedAt), FinishedAt: maybeTime(r.FinishedAt),
+		Progress: r.Progress(),
 	}
 	if r.Status == train.Failed {
 		v.Error = &RunError{r.ErrorCode, r.ErrorMessage}
@@ -306,7 +315,9 @@ func (s *Store) candidates(ctx context.Context, in db.Scoped, where string, args
 	}
 	all := make([]Candidate, len(rows))
 	for i, r := range rows {
-		all[i] = Candidate{r.ID, r.RunID, r.Step, r.ModelVersionID, maybe(r.EvalID), maybe(r.Gate), maybe(r.GateReason), r.CreatedAt}
+		all[i] = Candidate{
+			r.ID, r.RunID, r.Step, r.ModelVersionID, maybe(r.EvalID), maybe(r.Gate), maybe(r.GateReason), r.CreatedAt,
+		}
 	}
 	return all, nil
 }

@@ -114,16 +114,7 @@ func (l *Loop) judgeNew(ctx context.Context, ws tenant.ID, criterionID string) e
 	if err != nil {
 		return err
 	}
-	filters := c.Filters
-	if c.Monitoring.Filters != nil {
-		filters = *c.Monitoring.Filters
-	}
-	stored := *filters.Filters()
-	if s.Lag > 0 {
-		until := clock.Now().Add(-s.Lag)
-		stored.End = min(cmp.Or(stored.End, until), until)
-	}
-	exchanges, err := s.logs.Since(ctx, ws, &stored, state.Cursor, seenBatch)
+	exchanges, err := s.logs.Since(ctx, ws, s.watched(&c), state.Cursor, seenBatch)
 	if err != nil || len(exchanges) == 0 {
 		return err
 	}
@@ -159,4 +150,18 @@ func (l *Loop) judgeNew(ctx context.Context, ws tenant.ID, criterionID string) e
 			"reason", reason)
 	}
 	return err
+}
+
+// watched selects the exchanges that a criterion monitors, without those that are younger than Lag.
+func (s *Store) watched(c *criterion.Criterion) *logbook.Filters {
+	filters := c.Filters
+	if c.Monitoring.Filters != nil {
+		filters = *c.Monitoring.Filters
+	}
+	stored := *filters.Filters()
+	if s.Lag > 0 {
+		until := clock.Now().Add(-s.Lag)
+		stored.End = min(cmp.Or(stored.End, until), until)
+	}
+	return &stored
 }

@@ -74,15 +74,11 @@ func (rt *Router) idempotent(
 		if made, err = renderJSON(status, out); err != nil {
 			return fmt.Errorf("render %s: %w", route.Pattern(), err)
 		}
-		kept := made.body
+		kept := made
 		if route.secret {
-			kept = nil
+			kept.body = nil
 		}
-		_, err = db.Exec(ctx, tx.In(ws), `
-			INSERT INTO idempotency_keys (workspace_id, route, key, body_sha256, status, answer, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			scope, key, sum[:], made.status, kept, clock.Now())
-		return err
+		return keep(ctx, tx.In(ws), scope, key, sum[:], kept)
 	})
 	if err != nil {
 		return answer{}, err
@@ -95,6 +91,15 @@ func (rt *Router) idempotent(
 		return rt.finishOnce(ctx, route, ws, key, made.body)
 	}
 	return made, nil
+}
+
+// keep stores the answer to a key and the digest of its request.
+func keep(ctx context.Context, in db.Scoped, scope, key string, sum []byte, made answer) error {
+	_, err := db.Exec(ctx, in, `
+		INSERT INTO idempotency_keys (workspace_id, route, key, body_sha256, status, answer, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		scope, key, sum, made.status, made.body, clock.Now())
+	return err
 }
 
 // scopeOf is what an Idempotency-Key belongs to beside its workspace: the route and, for a session, the person. Two

@@ -48,9 +48,9 @@ func newRegistry() huma.Registry {
 // A description shows routes: as an OpenAPI document, and as a page for people.
 type description struct{ spec, page []byte }
 
-// document serves the OpenAPI documents, and a page that shows the one of the public API. They are routes themselves, so
-// that nothing is served that is not listed. Each is made when it is first asked for: to make all of them takes as long
-// as the rest of a start.
+// document serves the OpenAPI documents, and a page that shows the one of the public API. They are routes themselves,
+// so that nothing is served that is not listed. Each is made when it is first asked for: to make all of them takes as
+// long as the rest of a start.
 func (rt *Router) document() error {
 	public, own := sync.OnceValues(rt.publicDocument), sync.OnceValues(rt.dashboardDocument)
 	spec := func(made func() (description, error)) func(context.Context, tenant.Caller, None) (Document, error) {
@@ -62,13 +62,17 @@ func (rt *Router) document() error {
 	page := func(context.Context, tenant.Caller, None) (Document, error) {
 		doc, err := public()
 		return Document{ContentType: "text/html; charset=utf-8", Body: doc.page, Headers: map[string]string{
-			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() +
+				"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 		}}, err
 	}
 	for _, r := range []Route{
 		Get("/openapi.json", Public, spec(public), "This interface as an OpenAPI 3.1 document", Produces(jsonType)),
 		Get("/docs", Public, page, "This interface as a page to read", Produces("text/html")),
-		Get("/openapi.json", Visitor, spec(own), "The dashboard's own interface as an OpenAPI 3.1 document", Produces(jsonType)),
+		Get(
+			"/openapi.json", Visitor, spec(own), "The dashboard's own interface as an OpenAPI 3.1 document",
+			Produces(jsonType),
+		),
 	} {
 		if err := rt.add(r); err != nil {
 			return err
@@ -104,7 +108,9 @@ func (rt *Router) dashboardDocument() (description, error) {
 	doc := own.openAPI()
 	doc.Info.Title, doc.Info.Description = "Sovereign's dashboard", "What the dashboard calls beside the API, with the cookie of a session. It changes with the page."
 	doc.Servers = []*huma.Server{{URL: "/"}}
-	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"session": {Type: "apiKey", In: "cookie", Name: "__Host-sovereign"}}
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"session": {
+		Type: "apiKey", In: "cookie", Name: "__Host-sovereign",
+	}}
 	spec, err := stdjson.Marshal(doc)
 	if err != nil {
 		return description{}, fmt.Errorf("write the dashboard's OpenAPI document: %w", err)
@@ -162,9 +168,11 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 			Description: "Model improvement gateway and management API. " +
 				"Every path under /v1 is served under /api/v1 as well, and /v2 under /api/v2.",
 		},
-		Servers:    []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The control plane and the older base path"}},
-		Paths:      map[string]*huma.PathItem{},
-		Components: &huma.Components{Schemas: rt.registry, SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "A workspace API key"}}},
+		Servers: []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The control plane and the older base path"}},
+		Paths:   map[string]*huma.PathItem{},
+		Components: &huma.Components{Schemas: rt.registry, SecuritySchemes: map[string]*huma.SecurityScheme{"key": {
+			Type: "http", Scheme: "bearer", Description: "A workspace API key",
+		}}},
 	}
 	for i := range rt.routes {
 		r := &rt.routes[i]
@@ -226,27 +234,11 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	case !r.Permission.ofSession() && r.Permission.mount() != "":
 		op.Security = []map[string][]string{{"key": {}}}
 	}
-	if r.Permission.ofWorkspace() {
-		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "workspace", In: "path", Required: true, Description: "The workspace's id", Schema: &huma.Schema{Type: huma.TypeString},
-		})
-	}
-	for _, p := range r.input.params {
-		op.Parameters = append(op.Parameters,
-			&huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
-	}
-	if r.Method == http.MethodPost && !r.outside && r.raw == nil {
-		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &idempotencyKeyLength},
-			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",
-		})
-	}
-	for _, h := range r.requestHeaders {
-		op.Parameters = append(op.Parameters,
-			&huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
-	}
+	op.Parameters = r.documentedParams()
 	if r.input.takes {
-		op.RequestBody = &huma.RequestBody{Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
+		op.RequestBody = &huma.RequestBody{
+			Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}},
+		}
 	}
 	op.Responses[strconv.Itoa(r.status)] = rt.success(r, r.status)
 	if r.Method == http.MethodPost && r.out.Implements(reflect.TypeFor[Made]()) {
@@ -260,10 +252,38 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	if r.flat {
 		op.Responses["400"] = &huma.Response{
 			Description: "The body breaks a rule",
-			Content:     map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
+			Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(
+				reflect.TypeFor[edge.Flat](), true, "",
+			)}},
 		}
 	}
 	return op
+}
+
+// documentedParams describes what a route takes in its path, its query and its headers.
+func (r *Route) documentedParams() (all []*huma.Param) {
+	if r.Permission.ofWorkspace() {
+		all = append(all, &huma.Param{
+			Name: "workspace", In: "path", Required: true, Description: "The workspace's id",
+			Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
+	for _, p := range r.input.params {
+		all = append(all,
+			&huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
+	}
+	if r.Method == http.MethodPost && !r.outside && r.raw == nil {
+		all = append(all, &huma.Param{
+			Name: "Idempotency-Key", In: "header",
+			Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: &idempotencyKeyLength},
+			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",
+		})
+	}
+	for _, h := range r.requestHeaders {
+		all = append(all,
+			&huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	return all
 }
 
 func (rt *Router) success(r *Route, status int) *huma.Response {
@@ -329,7 +349,8 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 			continue
 		}
 		op := operation{
-			Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r),
+			Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(),
+			Operation: rt.operation(r),
 		}
 		at := slices.IndexFunc(sections, func(s section) bool { return s.Name == op.Tags[0] })
 		if at < 0 {
@@ -400,7 +421,9 @@ func (rt *Router) fields(schema *huma.Schema, prefix string, depth int) []field 
 		if property.Format != "" {
 			kind += " (" + property.Format + ")"
 		}
-		all = append(all, field{Name: prefix + name, Type: kind, Doc: doc, Required: slices.Contains(schema.Required, name)})
+		all = append(all, field{
+			Name: prefix + name, Type: kind, Doc: doc, Required: slices.Contains(schema.Required, name),
+		})
 		all = append(all, rt.fields(inner, prefix+name+".", depth+1)...)
 	}
 	return all

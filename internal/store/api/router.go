@@ -77,7 +77,8 @@ func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
-		Config: c, mux: http.NewServeMux(), pages: map[string]bool{}, exact: map[routeKey]exactRoute{}, visitors: map[string]bool{}, registry: newRegistry(),
+		Config: c, mux: http.NewServeMux(), pages: map[string]bool{}, exact: map[routeKey]exactRoute{},
+		visitors: map[string]bool{}, registry: newRegistry(),
 		guard: window.New(c.DB, "abuse_guard", guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
 	}
 	for _, r := range routes {
@@ -153,24 +154,41 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve runs one route for an admitted request: permission, abuse guard, body, handler, answer.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
+	caller, err := rt.caller(r, route)
+	switch {
+	case err != nil:
+		return err
+	case route.raw != nil:
+		return route.raw(w, r)
+	default:
+		return rt.operate(w, r, route, caller)
+	}
+}
+
+// caller returns who calls a route, or refuses a caller who may not.
+func (rt *Router) caller(r *http.Request, route *Route) (tenant.Caller, error) {
 	caller := edge.Caller(r.Context())
 	if route.Permission == Worker {
 		worker, err := rt.worker(r)
 		if err != nil {
-			return edge.Unidentified(r, err)
+			return caller, edge.Unidentified(r, err)
 		}
 		edge.IdentifyWorker(r, worker)
 		caller = tenant.Caller{Worker: &worker}
 	}
 	if err := route.admits(&caller); err != nil {
-		return err
+		return caller, err
 	}
 	if caller.InferenceOnly && !route.inference {
-		return fault.ScopeNotAllowed.New("the scope of this API key is inference: it may call models and list them")
+		return caller, fault.ScopeNotAllowed.New(
+			"the scope of this API key is inference: it may call models and list them",
+		)
 	}
-	if route.raw != nil {
-		return route.raw(w, r)
-	}
+	return caller, nil
+}
+
+// operate reads the body, calls the handler and sends its answer, within the bounds of all such operations.
+func (rt *Router) operate(w http.ResponseWriter, r *http.Request, route *Route, caller tenant.Caller) error {
 	if !rt.Bounds.Operations.Take(1) {
 		return fault.RateLimited.New("too many operations at once").In(time.Second)
 	}
@@ -235,7 +253,9 @@ func (rt *Router) guarded(ctx context.Context, ws tenant.ID) error {
 		return err
 	}
 	if !ok {
-		return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)
+		return fault.AbuseGuard.New(
+			"more than %d operations that start spending in %v", guardStarts, guardWindow,
+		).In(wait)
 	}
 	return nil
 }
@@ -335,7 +355,9 @@ func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusFound)
 		return
 	}
-	edge.Refuse(w, r, fault.Missing.New("no such path: /; the API is below /v1, and described at %s", documentation.Path))
+	edge.Refuse(
+		w, r, fault.Missing.New("no such path: /; the API is below /v1, and described at %s", documentation.Path),
+	)
 }
 
 // Pages for people.
@@ -354,7 +376,9 @@ func (rt *Router) front() *url.URL {
 
 // methods returns the methods that a path takes: none if there is no such path.
 func (rt *Router) methods(path *url.URL) (allowed []string) {
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	} {
 		probe := &http.Request{Method: method, URL: path}
 		if _, pattern := rt.mux.Handler(probe); pattern != "" && pattern != "/" && !rt.pages[pattern] {
 			allowed = append(allowed, method)
