@@ -160,9 +160,7 @@ func TestCallsOfOneItemAreCollected(t *testing.T) {
 			t.Errorf("%d items: an item's id follows from its content", got.Scored)
 		}
 		f.idle(t)
-		if used := f.bounds.Buffered.Used(); used != 0 {
-			t.Errorf("%d bytes are held", used)
-		}
+		f.freed(t)
 		if slices.Contains(rewards, "") {
 			t.Error("a call without an answer")
 		}
