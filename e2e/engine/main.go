@@ -106,9 +106,8 @@ func chat(w http.ResponseWriter, r *http.Request, name string) {
 	if !in.Stream {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"id":"c","object":"chat.completion","created":1,"model":%q,"choices":[{"index":0,"message":`+
-			`{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`, name, strings.Join(
-			words, "",
-		), usage)
+			`{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`,
+			name, strings.Join(words, ""), usage)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

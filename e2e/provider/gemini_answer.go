@@ -138,9 +138,10 @@ func (g *geminiAnswer) figures(whole bool) any {
 	}
 	kind := func(modality string, n int) any { return map[string]any{"modality": modality, "tokenCount": n} }
 	audio := value(u.PromptDetails.Audio)
-	out := map[string]any{"promptTokenCount": u.Prompt, "totalTokenCount": u.Prompt, "promptTokensDetails": []any{kind(
-		"TEXT", u.Prompt-audio,
-	)}}
+	out := map[string]any{
+		"promptTokenCount": u.Prompt, "totalTokenCount": u.Prompt,
+		"promptTokensDetails": []any{kind("TEXT", u.Prompt-audio)},
+	}
 	if audio > 0 {
 		out["promptTokensDetails"] = []any{kind("TEXT", u.Prompt-audio), kind("AUDIO", audio)}
 	}

@@ -101,9 +101,8 @@ func (c *nodeList) Run(a *admin) error {
 		if n.Differs {
 			same += " (differs)"
 		}
-		return fmt.Sprintf(nodeLine, n.ID, n.Name, n.Address, n.State, strconv.FormatInt(
-			n.Epoch, 10,
-		), fmt.Sprint(n.Applied), n.SeenAt, n.Release, same)
+		return fmt.Sprintf(nodeLine, n.ID, n.Name, n.Address, n.State,
+			strconv.FormatInt(n.Epoch, 10), fmt.Sprint(n.Applied), n.SeenAt, n.Release, same)
 	})
 }
 

@@ -175,9 +175,8 @@ func printFiles(ours map[string]*source, exports map[string]string, names []stri
 		upwards, order := g.best()
 		_, name, _ := strings.Cut(p.listed.ImportPath, "/internal/")
 		fmt.Printf("  %-24s %2d files %5d lines %4d uses, %3d upwards (%.0f %%), %3d in cycles (%.0f %%)\n",
-			name, len(p.listed.GoFiles), p.lines, g.size(), upwards, percent(
-				upwards, g.size(),
-			), g.cyclic(), percent(g.cyclic(), g.size()))
+			name, len(p.listed.GoFiles), p.lines, g.size(), upwards,
+			percent(upwards, g.size()), g.cyclic(), percent(g.cyclic(), g.size()))
 		if len(names) > 0 {
 			for _, i := range order {
 				fmt.Printf("      %s\n", g.names[i])

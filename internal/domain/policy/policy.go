@@ -111,9 +111,8 @@ func (p *EvidencePolicy) needs(c alias.Change) (all []need) {
 	}
 	for i, model := range after.FallbackModels {
 		if !slices.Contains(before.FallbackModels, model) {
-			add(fmt.Sprintf(
-				"fallback_models[%d]", i,
-			), model, "a new fallback, which answers whenever the others do not")
+			add(fmt.Sprintf("fallback_models[%d]", i), model,
+				"a new fallback, which answers whenever the others do not")
 		}
 	}
 	return all

@@ -114,9 +114,8 @@ func (s *Store) after(ctx context.Context, tx *db.Tx, r *Run, outcome string, d 
 	case r.Wanted == Cancel:
 		return s.move(ctx, tx, r, Cancelled)
 	case r.Wanted == Broke:
-		return s.fail(ctx, tx, r, "budget_exhausted", cmp.Or(
-			r.PausedReason, "the budget is spent",
-		)+"; the last checkpoint is kept")
+		return s.fail(ctx, tx, r, "budget_exhausted",
+			cmp.Or(r.PausedReason, "the budget is spent")+"; the last checkpoint is kept")
 	case r.Wanted == Pause:
 		return s.move(ctx, tx, r, Paused)
 	case outcome == stopped: // the worker ends, and another goes on

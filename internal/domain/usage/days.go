@@ -157,9 +157,8 @@ func (d *Days) Write(ctx context.Context, tx *db.Tx, batch *Batch) error {
 }
 
 func comparePlaces(a, b place) int {
-	return cmp.Or(strings.Compare(
-		string(a.ws), string(b.ws),
-	), cmp.Compare(a.day, b.day), strings.Compare(a.model, b.model),
+	return cmp.Or(
+		strings.Compare(string(a.ws), string(b.ws)), cmp.Compare(a.day, b.day), strings.Compare(a.model, b.model),
 		strings.Compare(a.key, b.key), strings.Compare(a.tag, b.tag))
 }
 

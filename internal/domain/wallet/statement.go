@@ -111,9 +111,8 @@ func months(days []dayRow, now clock.Time) (all []MonthTotal) {
 	}
 	first := clock.Time(days[0].Day * microsPerDay).Std()
 	balance := money.Nano(0)
-	for start := time.Date(
-		first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC,
-	); clock.Of(start) <= now; start = start.AddDate(0, 1, 0) {
+	begin := time.Date(first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for start := begin; clock.Of(start) <= now; start = start.AddDate(0, 1, 0) {
 		m := newMonth(start, now)
 		m.Opening, m.Closing = balance, balance
 		for len(days) > 0 && days[0].Day < dayOf(m.To) {

@@ -56,9 +56,8 @@ How you judge
 const answerForm = `{"critique": a string, "grade": a number from 0 to 1, "verdict": "pass" or "fail"}`
 
 func (b *Instructions) rule() string {
-	return `"pass" exactly if the grade is at least ` + strconv.FormatFloat(
-		b.Threshold, 'f', -1, 64,
-	) + `, otherwise "fail"`
+	least := strconv.FormatFloat(b.Threshold, 'f', -1, 64)
+	return `"pass" exactly if the grade is at least ` + least + `, otherwise "fail"`
 }
 
 // The lines before and after quoted data. Models follow best what comes last, so the task is repeated after the data.

@@ -97,9 +97,8 @@ func samplesInContext(rng *rand.Rand, r *rule) []Sample {
 		add("https://api.example.com/v1?token=", given, "&page=2")
 		add("my token is ", given, ". Help")
 		add("the token for the build is ", given, ". Help")
-		add("secret: ", randomString(rng, hexLow, 8)+"-"+randomString(rng, hexLow, 4)+"-4"+randomString(
-			rng, hexLow, 3,
-		)+"-a"+randomString(rng, hexLow, 3)+"-"+randomString(rng, hexLow, 12), "\n")
+		add("secret: ", randomString(rng, hexLow, 8)+"-"+randomString(rng, hexLow, 4)+"-4"+
+			randomString(rng, hexLow, 3)+"-a"+randomString(rng, hexLow, 3)+"-"+randomString(rng, hexLow, 12), "\n")
 	case key:
 		add(`"signing_key": "`, given, `",`)
 		add("Authorization: Token ", given, "\n")

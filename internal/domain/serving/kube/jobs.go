@@ -316,9 +316,10 @@ func (t *Trainer) manifest(name string, r Run) trainJob {
 	c := container{
 		Name: "worker", Image: t.config.Image, TerminationPolicy: "FallbackToLogsOnError",
 		Security: containerSecurity{false, capabilities{[]string{"ALL"}}},
-		Mounts: []mount{{Name: "token", Path: secretPath, ReadOnly: true}, {Name: "shm", Path: "/dev/shm"}, {
-			Name: "tmp", Path: "/tmp",
-		}},
+		Mounts: []mount{
+			{Name: "token", Path: secretPath, ReadOnly: true}, {Name: "shm", Path: "/dev/shm"},
+			{Name: "tmp", Path: "/tmp"},
+		},
 	}
 	for _, arg := range t.config.Command {
 		c.Command = append(c.Command, fill.Replace(arg))

@@ -39,10 +39,11 @@ func (c Caller) Vectors() (all []Vector, err error) {
 	fill := strings.NewReplacer(
 		"{target}", c.Target, "{fields}", c.Fields, "{body}", c.Body, "{n}", strconv.Itoa(len(c.Body)),
 		"{x}", strconv.FormatInt(int64(len(c.Body)), 16), "{chunk}", chunk, "{chunked}", chunk+"0\r\n\r\n",
-		"{start}", "POST "+c.Target+" HTTP/1.1\r\n", "{head}",
-		"POST "+c.Target+" HTTP/1.1\r\nHost: a.test\r\n"+c.Fields, "{plain}", c.Post(c.Body), "{hidden}",
-		c.Post(c.Hidden), "{hidden-n}", strconv.Itoa(len(c.Post(c.Hidden))), "{both-n}",
-		strconv.Itoa(len(c.Body)+len(c.Post(c.Hidden))),
+		"{start}", "POST "+c.Target+" HTTP/1.1\r\n",
+		"{head}", "POST "+c.Target+" HTTP/1.1\r\nHost: a.test\r\n"+c.Fields,
+		"{plain}", c.Post(c.Body), "{hidden}", c.Post(c.Hidden),
+		"{hidden-n}", strconv.Itoa(len(c.Post(c.Hidden))),
+		"{both-n}", strconv.Itoa(len(c.Body)+len(c.Post(c.Hidden))),
 	)
 	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		v, err := parse(block, fill)

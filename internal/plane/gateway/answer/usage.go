@@ -116,9 +116,10 @@ func plainUsage(value []byte) *live.Usage {
 		return nil
 	}
 	n := &p.counts
-	return newUsage(&n[countPrompt], inputDetails{
-		&n[countCached], &n[countWritten], &n[countAudioInput],
-	}, &n[countCompletion], outputDetails{&n[countReasoning], &n[countAudioOutput]})
+	return newUsage(
+		&n[countPrompt], inputDetails{&n[countCached], &n[countWritten], &n[countAudioInput]},
+		&n[countCompletion], outputDetails{&n[countReasoning], &n[countAudioOutput]},
+	)
 }
 
 // A countReader reads counts off the front of a text.

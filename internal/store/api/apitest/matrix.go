@@ -106,9 +106,8 @@ func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 		if route.Permission == api.Token || route.Permission == api.Worker {
 			for _, caller := range Callers(k) {
 				got := ask(t, address.Host, route.Method, path, "localhost", caller.Header)
-				got.must(t, fmt.Sprintf(
-					"%s %s as %s", route.Method, path, caller.Name,
-				), http.StatusUnauthorized, "invalid_api_key")
+				got.must(t, fmt.Sprintf("%s %s as %s", route.Method, path, caller.Name),
+					http.StatusUnauthorized, "invalid_api_key")
 				checked++
 			}
 			continue

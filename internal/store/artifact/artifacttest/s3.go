@@ -129,9 +129,8 @@ func signed(r *http.Request) string {
 	sent := query.Get("X-Amz-Signature")
 	query.Del("X-Amz-Signature")
 	var canonical strings.Builder
-	canonical.WriteString(r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(
-		query.Encode(), "+", "%20",
-	) + "\n")
+	canonical.WriteString(r.Method + "\n" + r.URL.EscapedPath() + "\n" +
+		strings.ReplaceAll(query.Encode(), "+", "%20") + "\n")
 	for _, name := range strings.Split(names, ";") {
 		value := r.Header.Get(name)
 		switch name {

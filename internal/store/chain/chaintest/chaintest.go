@@ -49,9 +49,8 @@ func EveryChangeIsFound(t *testing.T, d *db.DB, tables []Table, find Verifier) {
 			}
 			try(fmt.Sprintf("%s %s is gone", table.Name, is), Do("DELETE FROM "+table.Name+" WHERE "+is))
 			if i > 0 {
-				try(fmt.Sprintf(
-					"%s %s and the one before it are swapped", table.Name, is,
-				), table.swap(shape, rows[i-1], row)...)
+				try(fmt.Sprintf("%s %s and the one before it are swapped", table.Name, is),
+					table.swap(shape, rows[i-1], row)...)
 			}
 		}
 		t.Logf(
