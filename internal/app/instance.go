@@ -69,7 +69,10 @@ func open(
 	if err != nil {
 		return nil, err
 	}
-	i = &instance{log: log, failed: make(chan error, 1), leaving: make(chan struct{}, 1), storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
+	i = &instance{
+		log: log, failed: make(chan error, 1), leaving: make(chan struct{}, 1),
+		storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)},
+	}
 	i.payments, i.mail, i.site, i.serving = c.payments(), c.mail(), c.site(), c.Serving
 	if i.gpuPrices, err = c.Training.prices(); err != nil {
 		return nil, err

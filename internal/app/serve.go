@@ -96,7 +96,8 @@ func serve(c *Config, reread func() (*Config, error), first greeting, out, logs 
 	s.start(public, operations, socket)
 	s.warnExposed(public, operations)
 	s.log.Info("serving", "address", s.address(public.Addr()), "version", version(),
-		"storage", s.instance.storage.db.Engine, "data", c.DataDir, "listen", public.Addr().String(), "operations", c.OperationsListen)
+		"storage", s.instance.storage.db.Engine, "data", c.DataDir,
+		"listen", public.Addr().String(), "operations", c.OperationsListen)
 	notifyManager("READY=1")
 	err = s.wait(signals)
 	notifyManager("STOPPING=1")
