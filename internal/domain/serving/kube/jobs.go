@@ -317,7 +317,8 @@ func (t *Trainer) manifest(name string, r Run) trainJob {
 		Name: "worker", Image: t.config.Image, TerminationPolicy: "FallbackToLogsOnError",
 		Security: containerSecurity{false, capabilities{[]string{"ALL"}}},
 		Mounts: []mount{
-			{Name: "token", Path: secretPath, ReadOnly: true}, {Name: "shm", Path: "/dev/shm"},
+			{Name: "token", Path: secretPath, ReadOnly: true},
+			{Name: "shm", Path: "/dev/shm"},
 			{Name: "tmp", Path: "/tmp"},
 		},
 	}
