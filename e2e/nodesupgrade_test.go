@@ -96,7 +96,8 @@ func TestDrillManyNodesAreUpgradedToAReleaseWithANewMigration(t *testing.T) {
 func (f *nodes) migrate(t *testing.T) {
 	t.Helper()
 	up, _, _ := strings.Cut(nextMigration, "-- +goose Down")
-	for _, statement := range []string{up, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (` + strconv.Itoa(nextSchema) + `, TRUE)`} {
+	applied := `INSERT INTO goose_db_version (version_id, is_applied) VALUES (` + strconv.Itoa(nextSchema) + `, TRUE)`
+	for _, statement := range []string{up, applied} {
 		if _, err := f.books.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}

@@ -79,11 +79,24 @@ var parameters = map[string]parameter{
 	"big": {"bytes of the answer's text, whatever max_tokens says", number(func(p *plan) *int {
 		return &p.big
 	})},
-	"reasoning": {"words of reasoning_content before the answer (4 when it has no value)", orElse("4", number(func(p *plan) *int { return &p.reasoning }))},
-	"tool":      {"call every tool of the request that tool_choice allows, unless the last message is a tool's", on(func(p *plan) *bool { return &p.tool })},
-	"preface":   {"words of text before the tool calls (0)", number(func(p *plan) *int { return &p.preface })},
-	"sealed":    {"reasoning is followed by a block that only the provider can read, where the wire has such", on(func(p *plan) *bool { return &p.sealed })},
-	"vouched":   {"as Gemini: calls must come back with the signatures they had, and not with those that Google takes instead", on(func(p *plan) *bool { return &p.vouched })},
+	"reasoning": {
+		"words of reasoning_content before the answer (4 when it has no value)",
+		orElse("4", number(func(p *plan) *int { return &p.reasoning })),
+	},
+	"tool": {
+		"call every tool of the request that tool_choice allows, unless the last message is a tool's",
+		on(func(p *plan) *bool { return &p.tool }),
+	},
+	"preface": {"words of text before the tool calls (0)", number(func(p *plan) *int { return &p.preface })},
+	"sealed": {
+		"reasoning is followed by a block that only the provider can read, where the wire has such",
+		on(func(p *plan) *bool { return &p.sealed }),
+	},
+	"vouched": {
+		"as Gemini: calls must come back with the signatures they had, and not with those that Google takes " +
+			"instead",
+		on(func(p *plan) *bool { return &p.vouched }),
+	},
 	"finish": {"the reason why the answer ends, in the wire's own words", text(func(p *plan) *string {
 		return &p.finish
 	})},
@@ -92,7 +105,13 @@ var parameters = map[string]parameter{
 	})},
 	"json": {"answer the least JSON that satisfies response_format", on(func(p *plan) *bool { return &p.json })},
 
-	"judge": {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
+	"judge": {
+		"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or " +
+			"a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, " +
+			"truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not " +
+			"quoted says, as in: answer {…}",
+		judged,
+	},
 	"se": {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 {
 		return &p.se
 	})},
@@ -102,25 +121,45 @@ var parameters = map[string]parameter{
 	"likes": {
 		"characters, such as a-z: the judge's grade is their share of the response, which passes from a half", likes,
 	},
-	"good":    {"the share of answers that end with [truth=pass], drawn from the model's name and the last user message; the others end with [truth=fail]", share(func(p *plan) *float64 { return &p.good })},
-	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},
+	"good": {
+		"the share of answers that end with [truth=pass], drawn from the model's name and the last user " +
+			"message; the others end with [truth=fail]",
+		share(func(p *plan) *float64 { return &p.good }),
+	},
+	"misrule": {
+		"the share of texts that judge=… goes wrong for (1), drawn from the text",
+		share(func(p *plan) *float64 { return &p.misrule }),
+	},
 
 	"encoding": {"the encoding of vectors, float or base64, whatever the request says", oneOf(func(p *plan) *string {
 		return &p.encoding
 	}, "float", "base64")},
 
-	"usage":        {"normal; none; zero; last (unasked, and in the last event only); each (unasked, running, in every event); over (a hundredfold)", oneOf(func(p *plan) *string { return &p.usage }, "normal", "none", "zero", "last", "each", "over")},
-	"inline_usage": {"usage on the finish chunk, asked or not, rather than in a chunk of its own", on(func(p *plan) *bool { return &p.inlineUsage })},
-	"in":           {"input tokens to report, cached and written ones among them on every wire", some(func(p *plan) **int { return &p.in })},
-	"out":          {"output tokens to report", some(func(p *plan) **int { return &p.out })},
-	"cached":       {"cached input tokens to report (0)", some(func(p *plan) **int { return &p.cached })},
-	"written":      {"input tokens to report as written to the cache", some(func(p *plan) **int { return &p.written })},
-	"audio":        {"audio tokens of the input to report", some(func(p *plan) **int { return &p.audio })},
+	"usage": {
+		"normal; none; zero; last (unasked, and in the last event only); each (unasked, running, in every " +
+			"event); over (a hundredfold)",
+		oneOf(func(p *plan) *string { return &p.usage }, "normal", "none", "zero", "last", "each", "over"),
+	},
+	"inline_usage": {
+		"usage on the finish chunk, asked or not, rather than in a chunk of its own",
+		on(func(p *plan) *bool { return &p.inlineUsage }),
+	},
+	"in": {
+		"input tokens to report, cached and written ones among them on every wire",
+		some(func(p *plan) **int { return &p.in }),
+	},
+	"out":     {"output tokens to report", some(func(p *plan) **int { return &p.out })},
+	"cached":  {"cached input tokens to report (0)", some(func(p *plan) **int { return &p.cached })},
+	"written": {"input tokens to report as written to the cache", some(func(p *plan) **int { return &p.written })},
+	"audio":   {"audio tokens of the input to report", some(func(p *plan) **int { return &p.audio })},
 
 	"status":       {"refuse with this status", number(func(p *plan) *int { return &p.status })},
 	"retry_after":  {"the refusal's Retry-After", text(func(p *plan) *string { return &p.retryAfter })},
 	"should_retry": {"the refusal's x-should-retry", text(func(p *plan) *string { return &p.shouldRetry })},
-	"fail_first":   {"only the first so many requests of the same body fail, with the status (500) or the fault", number(func(p *plan) *int { return &p.failFirst })},
+	"fail_first": {
+		"only the first so many requests of the same body fail, with the status (500) or the fault",
+		number(func(p *plan) *int { return &p.failFirst }),
+	},
 
 	"hang":          {"never answer", strike("hang")},
 	"hang_after":    {"fall silent after so many chunks", strikeAfter("hang")},

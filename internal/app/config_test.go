@@ -36,7 +36,8 @@ func TestCommandLineWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Listen != "127.0.0.1:2" || c.Limits.Body != 3<<20 || c.Limits.Drain != 5*time.Second || c.Limits.IdleTimeout != 2*time.Minute ||
-		c.Training.S3.Region != "eu-central-1" || len(c.TrustedProxies) != 2 || c.TLS.Cert != "c.pem" || c.OperationsListen != "127.0.0.1:9090" {
+		c.Training.S3.Region != "eu-central-1" || len(c.TrustedProxies) != 2 || c.TLS.Cert != "c.pem" ||
+		c.OperationsListen != "127.0.0.1:9090" {
 		t.Errorf("%+v", c)
 	}
 	if !strings.HasSuffix(c.RootKeyFile, "/data.root.key") {

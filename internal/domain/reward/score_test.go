@@ -128,7 +128,7 @@ func (f *fixture) idle(t *testing.T) {
 // freed waits until no memory is reserved. It is given back just after the last question of a call is closed.
 func (f *fixture) freed(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); f.bounds.Buffered.Used() != 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); f.bounds.Buffered.Used() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes stay reserved", f.bounds.Buffered.Used())
 		}
