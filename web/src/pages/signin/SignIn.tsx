@@ -3,7 +3,7 @@ import { useRouter } from '@tanstack/react-router'
 import { LogInIcon, ShieldAlertIcon } from 'lucide-react'
 import { useEffect, useRef, useState, type FormEvent } from 'react'
 import { call } from '../../api/client'
-import { sessionQuery, useSession } from '../../api/session'
+import { sessionQuery, useSession, type Session } from '../../api/session'
 import { keepReturn, safeReturn } from '../../app/return'
 import { text, useQueryState } from '../../query'
 import { Button } from '../../ui/Button'
@@ -25,14 +25,18 @@ export default function SignIn() {
   const [email, setEmail] = useState('')
   const [password, setPassword] = useState('')
 
-  const enter = async () => {
+  // The answer to signing in is the new session. A query still in flight was sent without its cookie, and would undo it.
+  const enter = async (session: Session) => {
+    await client.cancelQueries()
     client.removeQueries({ predicate: (query) => query.queryKey[0] !== 'session' })
-    await client.fetchQuery({ ...sessionQuery, staleTime: 0 })
+    client.setQueryData(sessionQuery.queryKey, session)
     visited.replace(`/dashboard${safeReturn(state.return)}`)
   }
-  const byLink = useMutation({ mutationFn: (token: string) => call(null, 'POST', '/session/link', { body: { token } }), onSuccess: enter })
+  const byLink = useMutation({
+    mutationFn: (token: string) => call<Session>(null, 'POST', '/session/link', { body: { token } }), onSuccess: enter,
+  })
   const byPassword = useMutation({
-    mutationFn: () => call(null, 'POST', '/session/password', { body: { email, password } }), onSuccess: enter,
+    mutationFn: () => call<Session>(null, 'POST', '/session/password', { body: { email, password } }), onSuccess: enter,
   })
 
   const byOIDC = useMutation({
