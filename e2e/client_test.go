@@ -104,15 +104,28 @@ func (c *caller) post(ctx context.Context, path, body string, stop func(events [
 }
 
 // must is post for a chat request that must be answered, with any status.
-func (c *caller) must(t *testing.T, body string) *answer {
+func (c *caller) must(t *testing.T, body string) (a *answer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	a, err := c.post(ctx, "/v1/chat/completions", body, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whileServing(t, func() (int, []byte) {
+		var err error
+		if a, err = c.post(ctx, "/v1/chat/completions", body, nil); err != nil {
+			t.Fatal(err)
+		}
+		return a.status, a.body
+	})
 	return a
+}
+
+// whileServing sends a request again as long as the server refuses everything because it could not renew its lease on
+// the database, which happens on a machine with much else to do.
+func whileServing(t *testing.T, send func() (status int, body []byte)) {
+	t.Helper()
+	eventually(t, "the server has its lease again", func() bool {
+		status, body := send()
+		return status != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("the lease on the database could not be renewed"))
+	})
 }
 
 type balance struct {

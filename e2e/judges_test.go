@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,9 +45,28 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 			t.Fatal(err)
 		}
 	}
+	var answer []byte
+	whileServing(t, func() (int, []byte) {
+		status, answer = c.send(t, method, path, sent)
+		return status, answer
+	})
+	if want != 0 && status != want {
+		t.Fatalf("%s %s: %d, not %d: %.2000s", method, path, status, want, answer)
+	}
+	if into != nil && status < 300 {
+		if err := json.Unmarshal(answer, into); err != nil {
+			t.Fatalf("%s %s: %v in %s", method, path, err, answer)
+		}
+	}
+	return status, string(answer)
+}
+
+// send sends a body once, and reads the answer.
+func (c *caller) send(t *testing.T, method, path string, body []byte) (status int, answer []byte) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, c.address+path, strings.NewReader(string(sent)))
+	request, err := http.NewRequestWithContext(ctx, method, c.address+path, bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,16 +78,10 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 	}
 	defer c.client.CloseIdleConnections() // a test that polls makes many callers
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil || want != 0 && response.StatusCode != want {
-		t.Fatalf("%s %s: %d, not %d: %.2000s %v", method, path, response.StatusCode, want, answer, err)
+	if answer, err = io.ReadAll(response.Body); err != nil {
+		t.Fatalf("%s %s: %d: %v", method, path, response.StatusCode, err)
 	}
-	if into != nil && response.StatusCode < 300 {
-		if err := json.Unmarshal(answer, into); err != nil {
-			t.Fatalf("%s %s: %v in %s", method, path, err, answer)
-		}
-	}
-	return response.StatusCode, string(answer)
+	return response.StatusCode, answer
 }
 
 type object = map[string]any

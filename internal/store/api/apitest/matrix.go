@@ -4,6 +4,7 @@ package apitest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -190,8 +191,21 @@ func ask(t *testing.T, address, method, path, host string, authorization []strin
 	return askWith(t, address, method, path, host, headers)
 }
 
-// askWith writes the request unchanged; net/http's client would clean it. Headers are names and values in turn.
+// askWith sends a request until the server serves: on a machine with much else to do it may lose its lease on the
+// database for a moment, and then refuses everything. Headers are names and values in turn.
 func askWith(t *testing.T, address, method, path, host string, headers []string) got {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		answer := send(t, address, method, path, host, headers)
+		closed := answer.status == http.StatusServiceUnavailable && bytes.Contains(answer.body, []byte("not serving: "))
+		if !closed || time.Now().After(end) {
+			return answer
+		}
+	}
+}
+
+// send writes the request unchanged; net/http's client would clean it.
+func send(t *testing.T, address, method, path, host string, headers []string) got {
 	t.Helper()
 	conn, err := (&net.Dialer{Timeout: time.Minute}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
