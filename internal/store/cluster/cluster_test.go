@@ -446,9 +446,20 @@ func TestAForgottenNodeMayNotJoin(t *testing.T) {
 func TestANodeReadsEverythingAnewWhenTheDatabaseHasLostCommits(t *testing.T) {
 	d := dbtest.Migrated(t, db.Postgres)
 	s := serving(t, d, "jrn_a")
+	acknowledged := func() int64 {
+		s.lease.mu.Lock()
+		defer s.lease.mu.Unlock()
+		return s.lease.beat
+	}
+	eventually(t, "the database has acknowledged something", func() bool { return acknowledged() > 0 })
+	s.pause()
 	if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE nodes SET beat = 0`); err != nil {
 		t.Fatal(err)
 	}
+	for range acknowledged() { // the answers to these are lost
+		_, _, _ = s.table.renew(t.Context(), s.Life(), acknowledged(), 0, "")
+	}
+	s.start()
 	eventually(t, "joined again", func() bool { return s.Life().Epoch == 2 })
 	eventually(t, "serving again", func() bool { return s.Check() == nil })
 	if s.board.fills == 0 {

@@ -63,15 +63,14 @@ func (l *lease) served(life Life, need db.Version) {
 }
 
 // renewed notes a renewal that was sent at a time and is acknowledged now, and opens the gate when what is applied
-// allows it. It returns false when the database has lost renewals that it had acknowledged, and with them perhaps
-// changes that are in force here: then the life must end.
+// allows it. It returns false when the database has lost changes that are in force here: then the life must end.
 func (l *lease) renewed(life Life, sent, now time.Duration, beat int64, head, applied db.Version) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.life != life || l.over {
 		return true // the answer to an earlier life
 	}
-	if beat <= l.beat || head < applied && applied != everything {
+	if head < applied && applied != everything {
 		return false
 	}
 	l.lapse(now)

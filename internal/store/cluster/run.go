@@ -192,19 +192,20 @@ func (m *Member) beat(ctx context.Context) error {
 	bounded, stop := context.WithTimeout(ctx, beatTimeout)
 	defer stop()
 	m.lease.mu.Lock()
-	life, over := m.lease.life, m.lease.over
+	life, beat, over := m.lease.life, m.lease.beat, m.lease.over
 	m.lease.mu.Unlock()
 	if over {
 		return m.rejoin(ctx, bounded)
 	}
 	applied := m.applied()
 	sent := m.now()
-	got, rows, err := m.table.renew(bounded, life, applied, *m.settings.Load())
+	got, rows, err := m.table.renew(bounded, life, beat, applied, *m.settings.Load())
 	if errors.Is(err, errGone) {
 		m.lease.end()
 		m.noteChange()
 		m.config.Log.Warn(
-			"the others have ended this server's membership; joining again", "node", life.Node, "epoch", life.Epoch,
+			"this server's membership is over: the others have ended it, or the database has lost its last renewals; "+
+				"joining again", "node", life.Node, "epoch", life.Epoch,
 		)
 		return m.rejoin(ctx, bounded)
 	}

@@ -82,16 +82,19 @@ type renewal struct {
 	Nodes    string // the live ones, in JSON
 }
 
-// renew renews the lease of a life, or fails with errGone.
-func (t table) renew(ctx context.Context, life Life, applied db.Version, settings string) (renewal, []row, error) {
+// renew renews the lease of a life, or fails with errGone. Beat is the newest that the database has acknowledged: a row
+// with an older one has lost it, and is not renewed, so that a renewal whose answer is lost hides nothing.
+func (t table) renew(
+	ctx context.Context, life Life, beat int64, applied db.Version, settings string,
+) (renewal, []row, error) {
 	found, err := db.Maybe[renewal](ctx, t.own.Across("nodes belong to no workspace"), `
-		UPDATE nodes SET beat = beat + 1, applied = $3, seen_at = $4, settings = $5
-		WHERE id = $1 AND epoch = $2 AND NOT ended
+		UPDATE nodes SET beat = beat + 1, applied = $4, seen_at = $5, settings = $6
+		WHERE id = $1 AND epoch = $2 AND NOT ended AND beat >= $3
 		RETURNING beat, draining, (SELECT version FROM feed_head WHERE id = 1) AS head,
 			(SELECT CAST(COALESCE(JSON_AGG(JSON_BUILD_OBJECT('ID', o.id, 'Epoch', o.epoch, 'Beat', o.beat,
 				'Applied', o.applied, 'Serving', o.serving,
 				'Release', o.release, 'Settings', o.settings)), '[]') AS TEXT) FROM nodes o WHERE NOT o.ended) AS nodes`,
-		life.Node, life.Epoch, applied, clock.Now(), settings)
+		life.Node, life.Epoch, beat, applied, clock.Now(), settings)
 	if err == nil && found == nil {
 		err = errGone
 	}
