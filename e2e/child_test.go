@@ -15,14 +15,11 @@ import (
 // Linux sends a child its parent-death signal when the thread that started it ends. Each child is therefore started on
 // a thread of its own, which is kept until the child has ended.
 
-// startChild starts a command that is killed when the test process ends. The channel is closed when the child has
-// ended.
+// startChild starts a command that is killed when the test process ends. It gets a session, as a server does from a
+// service manager: Linux shares the processor out among sessions. The channel is closed when the child has ended.
 func startChild(t testing.TB, cmd *exec.Cmd) (done chan struct{}) {
 	t.Helper()
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	done = make(chan struct{})
 	started := make(chan error)
 	go func() {
@@ -51,10 +48,9 @@ func runChild(t testing.TB, cmd *exec.Cmd) (output []byte, succeeded bool) {
 }
 
 // startGroup is startChild for a command with children of its own, such as make: the parent-death signal does not reach
-// those. The command gets a process group, and a shell that waits for the end of a pipe kills the whole group.
+// those. A shell that waits for the end of a pipe kills the whole process group.
 func startGroup(t testing.TB, cmd *exec.Cmd) (done chan struct{}) {
 	t.Helper()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	done = startChild(t, cmd)
 	group := cmd.Process.Pid
 	reader, writer, err := os.Pipe() // the write end is closed with the test process
