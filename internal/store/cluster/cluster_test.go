@@ -3,12 +3,17 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	neturl "net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/secret"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -394,6 +399,64 @@ func TestAJoinWhoseAnswerIsLostIsNotTakenForAnotherProcess(t *testing.T) {
 		t.Error(err)
 	default:
 	}
+}
+
+// A database that accepts a connection and then says nothing for longer than a renewal may take does not end a start.
+func TestAStartWaitsForADatabaseThatIsSlowToAnswer(t *testing.T) {
+	dbtest.EachMigrated(t, func(t *testing.T, folder string, url secret.Text) {
+		if url.Empty() {
+			t.Skip("only a node of PostgreSQL joins")
+		}
+		address, silence := through(t, url)
+		d := dbtest.Open(t, folder, address)
+		silence(2) // the connection that joins, and its second try
+		s := join(t, d, "jrn_a")
+		silence(2) // those that serve
+		if err := s.Serve(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it serves", func() bool { return s.Check() == nil })
+	})
+}
+
+// through returns the URL of a database behind a proxy. After silence(n), the next n connections hear nothing.
+func through(t *testing.T, url secret.Text) (at secret.Text, silence func(n int)) {
+	t.Helper()
+	server, err := neturl.Parse(url.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	var silent atomic.Int64
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = client.Close() }()
+				if silent.Add(-1) >= 0 {
+					_, _ = io.Copy(io.Discard, client) // until the client gives up
+					return
+				}
+				database, err := net.Dial("tcp", server.Host)
+				if err != nil {
+					return
+				}
+				defer func() { _ = database.Close() }()
+				go func() { _, _ = io.Copy(database, client); _ = database.Close() }()
+				_, _ = io.Copy(client, database)
+			}()
+		}
+	}()
+	behind := *server
+	behind.Host = listener.Addr().String()
+	return secret.New(behind.String()), func(n int) { silent.Store(int64(n)) }
 }
 
 // A life that is over before the start has put everything in force is followed by one that serves.

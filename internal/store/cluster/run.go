@@ -9,12 +9,28 @@ import (
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/panics"
 	"sovereign/internal/store/db"
 )
 
 // beatTimeout bounds one statement. A connection whose packets are dropped is replaced while the lease still lasts.
 const beatTimeout = leaseTime / 2
+
+// startTimeout bounds how long a start waits for a database that does not answer. It is far longer than a renewal may
+// take, because no lease runs yet.
+const startTimeout = 10 * time.Second
+
+// insist repeats a step of the start while the database does not answer.
+func insist(ctx context.Context, step func() error) error {
+	for end := time.Now().Add(startTimeout); ; {
+		err := step()
+		waits := err != nil && fault.From(err).Kind == fault.Unavailable && time.Now().Before(end)
+		if !waits || sleep(ctx, beatEvery/5) != nil {
+			return err
+		}
+	}
+}
 
 // Join makes this process a node, and renews its lease until Leave. It serves after Serve. The caller has the lock of
 // the data folder, so no other process has this journal.
@@ -33,7 +49,7 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		m.config.Feed = current{}
 	}
 	m.lease.life, m.newest = Life{Node: c.ID}, Life{Node: c.ID}
-	if err := m.join(ctx); err != nil { // a former life of this node has ended with its process
+	if err := insist(ctx, func() error { return m.join(ctx) }); err != nil { // a former life of this node has ended with its process
 		return nil, errors.Join(err, m.table.close())
 	}
 	c.DB.LimitIdle(leaseTime)
@@ -90,7 +106,7 @@ func (m *Member) Serve(ctx context.Context) error {
 	}
 	for {
 		life := m.Life()
-		err := m.admit(ctx, life)
+		err := insist(ctx, func() error { return m.admit(ctx, life) })
 		if err == nil {
 			m.admitted.Store(true) // from now on, later lives come back by themselves
 			if m.Life() != life {  // this one had begun before

@@ -41,12 +41,16 @@ func unavailable(err error) bool {
 		}
 		return false
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, new(*pgconn.ConnectError)): // such as one that took longer than a connection may take
+		return true
+	case errors.Is(err, context.DeadlineExceeded):
 		return false
 	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(*pgconn.ConnectError)) ||
-		errors.As(err, new(*net.OpError))
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(*net.OpError))
 }
 
 // isSerializationFailure reports whether a transaction was rolled back only because of a concurrent one, or because it
