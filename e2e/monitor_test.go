@@ -70,13 +70,15 @@ func TestAScanIsCorrectedByACertificateAndByNothingElse(t *testing.T) {
 		if after.Cost != 0 || deref(r.Rate) != deref(before.Result.Rate) {
 			t.Errorf("the same was asked again, for $%s: %+v", after.Cost, r)
 		}
-		measured := certificate.Block.Matrix
-		correction, _ := stat.Correctable(stat.Table{TP: int64(measured.TP), FP: int64(measured.FP), TN: int64(measured.TN), FN: int64(measured.FN)}, 0.95)
+		m := certificate.Block.Matrix
+		table := stat.Table{TP: int64(m.TP), FP: int64(m.FP), TN: int64(m.TN), FN: int64(m.FN)}
+		correction, _ := stat.Correctable(table, 0.95)
 		rate, interval, _ := correction.RoganGladen(int64(r.Passes), int64(r.N))
 		if r.CorrectedCI == nil || r.NotCorrected != nil || *r.Corrected != rate || *r.CorrectedCI != interval {
 			t.Errorf("%+v by %+v, not %v in %v", r, certificate.Block, rate, interval)
 		}
-		if math.Abs(rate-float64(good)/logged) > 0.25 { // five standard errors: the judge's errors are drawn anew in every run
+		// The judge's errors are drawn anew in every run: five standard errors.
+		if math.Abs(rate-float64(good)/logged) > 0.25 {
 			t.Errorf("%v of %d logged are good, not %v", good, logged, rate)
 		}
 		c.call(t, http.MethodPatch, "/v1/criteria/"+id, object{"rubric": "Another."}, http.StatusOK, nil)

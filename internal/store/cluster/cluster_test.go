@@ -403,20 +403,18 @@ func TestAJoinWhoseAnswerIsLostIsNotTakenForAnotherProcess(t *testing.T) {
 
 // A database that accepts a connection and then says nothing for longer than a renewal may take does not end a start.
 func TestAStartWaitsForADatabaseThatIsSlowToAnswer(t *testing.T) {
-	dbtest.EachMigrated(t, func(t *testing.T, folder string, url secret.Text) {
-		if url.Empty() {
-			t.Skip("only a node of PostgreSQL joins")
-		}
-		address, silence := through(t, url)
-		d := dbtest.Open(t, folder, address)
-		silence(2) // the connection that joins, and its second try
-		s := join(t, d, "jrn_a")
-		silence(2) // those that serve
-		if err := s.Serve(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "it serves", func() bool { return s.Check() == nil })
-	})
+	address, silence := through(t, dbtest.Postgres(t))
+	d := dbtest.Open(t, "", address)
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	silence(2) // the connection that joins, and its second try
+	s := join(t, d, "jrn_a")
+	silence(2) // those that serve
+	if err := s.Serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it serves", func() bool { return s.Check() == nil })
 }
 
 // through returns the URL of a database behind a proxy. After silence(n), the next n connections hear nothing.

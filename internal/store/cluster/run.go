@@ -49,7 +49,8 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		m.config.Feed = current{}
 	}
 	m.lease.life, m.newest = Life{Node: c.ID}, Life{Node: c.ID}
-	if err := insist(ctx, func() error { return m.join(ctx) }); err != nil { // a former life of this node has ended with its process
+	// A former life of this node has ended with its process.
+	if err := insist(ctx, func() error { return m.join(ctx) }); err != nil {
 		return nil, errors.Join(err, m.table.close())
 	}
 	c.DB.LimitIdle(leaseTime)
