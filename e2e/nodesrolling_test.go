@@ -65,7 +65,7 @@ func (f *nodes) front(t *testing.T) string {
 
 // A visit asks through a load balancer, and counts what fails.
 type visit struct {
-	good, streams atomic.Int64
+	good, streams, unleased atomic.Int64
 }
 
 // ask sends chat requests, whole or streamed, until ctx ends or one fails.
@@ -87,6 +87,7 @@ func (v *visit) ask(ctx context.Context, t *testing.T, at *caller, stream bool) 
 		case err != nil:
 			t.Errorf("on a connection that was used before %t: %v", reused, err)
 		case unleased(a.status, a.body):
+			v.unleased.Add(1)
 			continue
 		case a.status != http.StatusOK || !a.done:
 			t.Errorf("%d, complete %t: %s %v", a.status, a.done, a.body, a.events)
@@ -135,7 +136,8 @@ func (f *nodes) roll(t *testing.T, key string, times int, change func(*node)) {
 	eventually(t, "requests are answered after the last", func() bool { return t.Failed() || v.good.Load() > before+20 })
 	stop()
 	group.Wait()
-	t.Logf("%d requests, %d of them streams, in %d rounds over %d nodes", v.good.Load(), v.streams.Load(), times, len(f.all))
+	t.Logf("%d requests, %d of them streams, in %d rounds over %d nodes; %d were refused for want of a lease",
+		v.good.Load(), v.streams.Load(), times, len(f.all), v.unleased.Load())
 }
 
 // Three servers start at once on an empty database: one migrates it, and all serve.
