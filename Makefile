@@ -56,7 +56,7 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities; says "not checked" without 
 	@scripts/vuln $(TOOLS)/govulncheck
 
 faults: setup ## the slow drills: many kill -9, outages, restarts under load, and the promises that name a time
-	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -parallel 1 -timeout 150m -v -run 'Drill' ./e2e/... ./internal/app ./internal/domain/calibration ./internal/domain/wallet
+	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -p 1 -parallel 1 -timeout 150m -v -run 'Drill' ./e2e/... ./internal/app ./internal/domain/calibration ./internal/domain/wallet
 
 transports: setup ## the end-to-end tests with net/http's client and server in place of our own
 	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 60m ./e2e
@@ -79,19 +79,19 @@ dashboard-bench: setup ## the Logs page with a million rows, in a real browser, 
 bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...
 
-peers: setup-go ## hold payments, webhooks and e-mail against Stripe's mock, the verifier of Standard Webhooks and a mail server
+peers: setup-go ## test payments, webhooks and e-mail with Stripe's mock, the verifier of Standard Webhooks and a mail server
 	@CGO_ENABLED=0 go test -C tools/peers -trimpath -count 1 .
 
-s3: setup-go ## hold the files of training against a real S3 server, which it builds (three minutes of a CPU, once)
+s3: setup-go ## test the files of training with a real S3 server, which it builds (three minutes of a CPU, once)
 	@go test -C tools/s3 -count 1 -timeout 60m .
 
-kubernetes: setup-go ## hold engines and training on Kubernetes against a real API server, which it builds (twelve minutes of a CPU, once)
+kubernetes: setup-go ## test engines and training on Kubernetes with a real API server, which it builds (twelve minutes of a CPU, once)
 	@scripts/with-tmp scripts/kubernetes $(ARGS)
 
-chart: setup-go ## hold the Helm chart and the Compose file against helm and a real API server, which it builds (fifteen minutes of a CPU, once)
+chart: setup-go ## test the Helm chart and the Compose file with helm and a real API server, which it builds (fifteen minutes of a CPU, once)
 	@scripts/with-tmp scripts/chart $(ARGS)
 
-recall: setup-go ## hold redaction against gitleaks' rules
+recall: setup-go ## compare redaction with gitleaks' rules
 	@go test -C tools/recall -count 1 -v .
 
 statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes; ARGS='-only EXPR': some tables)
