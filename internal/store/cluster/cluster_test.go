@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
@@ -27,7 +28,8 @@ type board struct {
 	held     bool // CatchUp and Wake do nothing
 	fills    int
 	advanced func()
-	once     func() // called by the next CatchUp, before it reads
+	once     func()  // called by the next CatchUp, before it reads
+	fails    []error // of the next calls of CatchUp
 }
 
 func (b *board) Applied() db.Version {
@@ -44,6 +46,15 @@ func (b *board) CatchUp(ctx context.Context) error {
 	if once != nil {
 		once()
 	}
+	b.mu.Lock()
+	if len(b.fails) > 0 {
+		err := b.fails[0]
+		if b.fails = b.fails[1:]; err != nil {
+			b.mu.Unlock()
+			return err
+		}
+	}
+	b.mu.Unlock()
 	head, err := db.One[db.Version](ctx, b.db.Across("test"), `SELECT version FROM feed_head WHERE id = 1`)
 	b.mu.Lock()
 	if !b.held && err == nil {
@@ -417,6 +428,45 @@ func TestAStartWaitsForADatabaseThatIsSlowToAnswer(t *testing.T) {
 	eventually(t, "it serves", func() bool { return s.Check() == nil })
 }
 
+// A database whose answers take too long while everything is put in force does not end a start, also not after the
+// others have ended the first life for it.
+func TestAStartRepeatsWhatTheDatabaseDidNotAnswer(t *testing.T) {
+	d := dbtest.Migrated(t, db.Postgres)
+	a := join(t, d, "jrn_a")
+	a.board.fails = []error{
+		context.DeadlineExceeded, // of CatchUp
+		nil,                      // its life has ended meanwhile
+		fault.Unavailable.New("the database is not available"), // of Fill
+		context.DeadlineExceeded,
+	}
+	a.board.once = func() {
+		a.board.once = func() {
+			if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE nodes SET ended = TRUE`); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "it joins again", func() bool { return a.Life().Epoch == 2 })
+		}
+	}
+	if err := a.Serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it serves", func() bool { return a.Check() == nil })
+	if len(a.board.fails) != 0 {
+		t.Errorf("%d failures are left", len(a.board.fails))
+	}
+}
+
+// A start that is stopped does not wait for the database.
+func TestAStoppedStartDoesNotWait(t *testing.T) {
+	a := join(t, dbtest.Migrated(t, db.Postgres), "jrn_a")
+	ctx, stop := context.WithCancel(t.Context())
+	a.board.fails = []error{context.DeadlineExceeded}
+	a.board.once = stop
+	if err := a.Serve(ctx); err == nil {
+		t.Error("it serves")
+	}
+}
+
 // through returns the URL of a database behind a proxy. After silence(n), the next n connections hear nothing.
 func through(t *testing.T, url secret.Text) (at secret.Text, silence func(n int)) {
 	t.Helper()
@@ -519,6 +569,9 @@ func TestANodeReadsEverythingAnewWhenTheDatabaseHasLostCommits(t *testing.T) {
 	}
 	for range acknowledged() { // the answers to these are lost
 		_, _, _ = s.table.renew(t.Context(), s.Life(), acknowledged(), 0, "")
+	}
+	if _, behind, err := s.table.lost(t.Context(), s.newest, acknowledged(), s.tried); err != nil || !behind {
+		t.Errorf("the loss is not noticed: %v", err)
 	}
 	s.start()
 	eventually(t, "joined again", func() bool { return s.Life().Epoch == 2 })

@@ -43,7 +43,7 @@ func (l *lease) join(life Life, beat int64, sent time.Duration) {
 	l.until.Store(0)
 }
 
-// end notes that the life is over, and closes the gate. It reports whether it was over before.
+// end notes that the life is over, and refuses requests from then on. It reports whether it was over before.
 func (l *lease) end() (before bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

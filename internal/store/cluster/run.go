@@ -17,19 +17,23 @@ import (
 // beatTimeout bounds one statement. A connection whose packets are dropped is replaced while the lease still lasts.
 const beatTimeout = leaseTime / 2
 
-// startTimeout bounds how long a start waits for a database that does not answer. It is far longer than a renewal may
-// take, because no lease runs yet.
+// startTimeout is how long a start repeats a step that the database does not answer. It is far longer than a renewal
+// may take, because nobody is served yet.
 const startTimeout = 10 * time.Second
 
 // insist repeats a step of the start while the database does not answer.
 func insist(ctx context.Context, step func() error) error {
 	for end := time.Now().Add(startTimeout); ; {
 		err := step()
-		waits := err != nil && fault.From(err).Kind == fault.Unavailable && time.Now().Before(end)
-		if !waits || sleep(ctx, beatEvery/5) != nil {
+		if !unanswered(err) || ctx.Err() != nil || time.Now().After(end) || sleep(ctx, beatEvery/5) != nil {
 			return err
 		}
 	}
+}
+
+// unanswered reports whether the database could not be reached, or did not answer in time.
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || err != nil && fault.From(err).Kind == fault.Unavailable
 }
 
 // Join makes this process a node, and renews its lease until Leave. It serves after Serve. The caller has the lock of
@@ -49,7 +53,8 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		m.config.Feed = current{}
 	}
 	m.lease.life, m.newest = Life{Node: c.ID}, Life{Node: c.ID}
-	// A former life of this node has ended with its process.
+	// A former life of this node has ended with its process. A join has no timeout of its own: it may wait for what
+	// that life has fenced.
 	if err := insist(ctx, func() error { return m.join(ctx) }); err != nil {
 		return nil, errors.Join(err, m.table.close())
 	}
@@ -120,7 +125,7 @@ func (m *Member) Serve(ctx context.Context) error {
 		if err := sleep(ctx, beatEvery/5); err != nil { // the life was ended meanwhile; the next one is about to begin
 			return err
 		}
-		if err := m.config.Feed.Fill(ctx); err != nil {
+		if err := insist(ctx, func() error { return m.config.Feed.Fill(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -129,10 +134,12 @@ func (m *Member) Serve(ctx context.Context) error {
 // admit makes a life serve: first the row says so, and only then is everything that is committed put in force. So a
 // change either waits for this node, or is in force here before it serves.
 func (m *Member) admit(ctx context.Context, life Life) error {
-	if err := m.table.serve(ctx, life, m.applied()); err != nil {
+	bounded, stop := context.WithTimeout(ctx, startTimeout)
+	defer stop()
+	if err := m.table.serve(bounded, life, m.applied()); err != nil {
 		return err
 	}
-	head, err := m.table.head(ctx)
+	head, err := m.table.head(bounded)
 	if err != nil {
 		return err
 	}
@@ -148,7 +155,7 @@ func (m *Member) admit(ctx context.Context, life Life) error {
 // applied is the version that others may count on.
 func (m *Member) applied() db.Version { return m.config.Feed.Applied() }
 
-// Applied tells that a version was put in force, so that those who wait for it hear of it at once.
+// Applied reports that a version was put in force, so that callers that wait for it continue at once.
 func (m *Member) Applied() {
 	if m.alone() {
 		return
@@ -221,8 +228,7 @@ func (m *Member) beat(ctx context.Context) error {
 		m.lease.end()
 		m.noteChange()
 		m.config.Log.Warn(
-			"this server's membership is over: the others have ended it, or the database has lost its last renewals; "+
-				"joining again", "node", life.Node, "epoch", life.Epoch,
+			"this server's membership is over; joining again", "node", life.Node, "epoch", life.Epoch,
 		)
 		return m.rejoin(ctx, bounded)
 	}
@@ -255,7 +261,16 @@ func (m *Member) beat(ctx context.Context) error {
 
 // rejoin begins the next life, and serves again when everything is in force.
 func (m *Member) rejoin(ctx, bounded context.Context) error {
-	newest, err := m.table.lost(bounded, m.newest, m.tried)
+	m.lease.mu.Lock()
+	acknowledged := m.lease.beat
+	m.lease.mu.Unlock()
+	newest, behind, err := m.table.lost(bounded, m.newest, acknowledged, m.tried)
+	if behind {
+		m.config.Log.Error(
+			"the database has lost commits that it had acknowledged: renewals of this server's lease, and perhaps more",
+			"node", newest.Node, "epoch", newest.Epoch, "acknowledged", acknowledged,
+		)
+	}
 	if m.newest = newest; err == nil {
 		err = m.join(bounded)
 	}

@@ -40,8 +40,7 @@ type about struct{ name, address, release, settings string }
 
 // join begins the next life of a node. It waits for the transactions that its former life has fenced. known is the
 // newest life that this process has had: after a database that lost its last commits, the next is still a new one. at
-// is the time of this attempt. What an operator has asked a running process for, it is still asked for in its next
-// life.
+// is the time of this attempt. A drain that an operator requested stays requested when the same process joins again.
 func (t table) join(ctx context.Context, known Life, at clock.Time, a about) (life Life, beat int64, err error) {
 	_, err = t.own.Tx(ctx, func(tx *db.Tx) error {
 		all := tx.Across("nodes belong to no workspace")
@@ -82,8 +81,9 @@ type renewal struct {
 	Nodes    string // the live ones, in JSON
 }
 
-// renew renews the lease of a life, or fails with errGone. Beat is the newest that the database has acknowledged: a row
-// with an older one has lost it, and is not renewed, so that a renewal whose answer is lost hides nothing.
+// renew renews the lease of a life, or fails with errGone. beat is the newest that the database has acknowledged. If
+// the row has an older one, the database has lost a commit, and renew fails: otherwise a renewal whose answer was lost
+// could hide that.
 func (t table) renew(
 	ctx context.Context, life Life, beat int64, applied db.Version, settings string,
 ) (renewal, []row, error) {
@@ -106,24 +106,31 @@ func (t table) renew(
 	return *found, rows, err
 }
 
-// lost tells why a life is over: nil when the node may begin another. It returns the node's newest life. tried is the
-// time of this process's last attempt to join, whose answer may have been lost: a newer life of that time is its own.
-func (t table) lost(ctx context.Context, newest Life, tried clock.Time) (Life, error) {
+// lost says why a life is over: err is nil when the node may begin another. It returns the node's newest life, and
+// whether the row is behind newest and beat, which the database had acknowledged. tried is the time of this process's
+// last attempt to join, whose answer may have been lost: a newer life of that time is its own.
+func (t table) lost(
+	ctx context.Context, newest Life, beat int64, tried clock.Time,
+) (life Life, behind bool, err error) {
 	found, err := db.Maybe[struct {
 		Epoch     int64
+		Beat      int64
 		Forgotten bool
 		JoinedAt  clock.Time
-	}](ctx, t.all(), `SELECT epoch, forgotten, joined_at FROM nodes WHERE id = $1`, newest.Node)
+	}](ctx, t.all(), `SELECT epoch, beat, forgotten, joined_at FROM nodes WHERE id = $1`, newest.Node)
 	switch {
-	case err != nil || found == nil:
-		return newest, err
+	case err != nil:
+		return newest, false, err
+	case found == nil:
+		return newest, true, nil
 	case found.Forgotten:
-		return newest, ErrForgotten
+		return newest, false, ErrForgotten
 	case found.Epoch > newest.Epoch && found.JoinedAt != tried:
-		return newest, ErrCopied
+		return newest, false, ErrCopied
 	}
+	behind = found.Epoch < newest.Epoch || found.Epoch == newest.Epoch && found.Beat < beat
 	newest.Epoch = max(newest.Epoch, found.Epoch)
-	return newest, nil
+	return newest, behind, nil
 }
 
 // serve says that a life serves, so that changes wait for it, or fails with errGone.

@@ -44,7 +44,7 @@ func unavailable(err error) bool {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return false
-	case errors.As(err, new(*pgconn.ConnectError)): // such as one that took longer than a connection may take
+	case errors.As(err, new(*pgconn.ConnectError)): // also one that took longer than a connection may take
 		return true
 	case errors.Is(err, context.DeadlineExceeded):
 		return false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -68,6 +69,29 @@ func TestAConnectionThatIsFoundClosedIsUnavailable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A connection that takes longer than a connection may take is unavailable. When the time of the caller ends first, that
+// says nothing of the database.
+func TestAConnectionThatTakesTooLongIsUnavailable(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dbtest.Migrated(t, db.Postgres).At(netip.MustParseAddrPort(silent.Addr().String()))
+	t.Cleanup(func() { _, _ = d.Close(), silent.Close() })
+	query := func(ctx context.Context) error {
+		_, err := db.One[int64](ctx, d.Across("test"), `SELECT 1`)
+		return err
+	}
+	if err := query(t.Context()); !isUnavailable(err) {
+		t.Errorf("a connection that takes too long: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := query(short); !errors.Is(err, context.DeadlineExceeded) || isUnavailable(err) {
+		t.Errorf("a caller without time: %v", err)
+	}
 }
 
 func isUnavailable(err error) bool {

@@ -29,6 +29,9 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if conn, ok := opened.(*stdlib.Conn); ok && err == nil {
 		return &connection{Conn: conn, last: context.Background(), idleLimit: c.idleLimit}, nil
 	}
+	if err != nil && ctx.Err() != nil {
+		return opened, ctx.Err() // the caller's time is over, which says nothing of the database
+	}
 	return opened, err
 }
 
