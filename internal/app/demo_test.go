@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/wallet/wallettest"
 	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // A shownDemo is a demo as its owner reads it.
@@ -54,7 +55,7 @@ func (c *dashboardClient) ended(t *testing.T, ws tenant.ID, where string) string
 	}
 }
 
-// proves fails the test unless the ledger proves.
+// proves fails the test unless `ledger verify` passes.
 func (c *dashboardClient) proves(t *testing.T) {
 	t.Helper()
 	if err := c.i.state.poster.Drain(t.Context()); err != nil {
@@ -185,8 +186,21 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 			t.Errorf("%s is still held", b.Held)
 		}
 		c.proves(t)
+		for _, left := range []string{ // by a deletion that failed long ago
+			`INSERT INTO saved_views (workspace_id, id, owner_id, page, name, query, shared, created_at, updated_at)
+				VALUES ($1, 'view_1', 'usr_1', 'logs', 'left', '', FALSE, 0, 0)`,
+			`UPDATE jobs SET status = 'FAILED' WHERE workspace_id = $1 AND kind = 'demo_deletion'`,
+			`UPDATE demos SET deleted_at = 1 WHERE workspace_id = $1`,
+		} {
+			if _, err := db.Exec(t.Context(), c.i.storage.db.In(made.WorkspaceID), left); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := c.i.dash.demos.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		if n := dbtest.Count(t, c.i.storage.db, "saved_views"); n != 0 {
+			t.Errorf("%d rows are left of a deletion that failed", n)
 		}
 		if again := c.demo(t, "owner"); again.WorkspaceID == made.WorkspaceID || again.Name != made.Name {
 			t.Errorf("%+v after %+v", again, made)

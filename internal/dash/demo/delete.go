@@ -36,7 +36,7 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor) error
 			deletion, clock.Now(), before.ID); err != nil {
 			return fmt.Errorf("delete demo: %w", err)
 		}
-		return job.Queue(ctx, tx, ws, job.New{ID: deletion, Kind: deleting, Total: 1})
+		return job.Queue(ctx, tx, ws, job.New{ID: deletion, Kind: deleting, Total: int64(len(s.Clear)) + 1})
 	})
 }
 
@@ -55,13 +55,20 @@ func cancelAll(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor) er
 	return nil
 }
 
-// erase deletes what a demo stores. Each part may be repeated, so a run after a crash begins anew.
+// erase deletes what a demo stores. Each part may be repeated, so a run after a crash begins anew. A part that is done
+// for the first time is progress: a server that ends again and again does not fail the job.
 func (s *Store) erase(ctx context.Context, run *job.Run) error {
 	if err := s.awaitJobs(ctx, run); err != nil {
 		return err
 	}
-	for _, clear := range s.Clear {
+	for i, clear := range s.Clear {
 		if err := clear(ctx, run.Workspace); err != nil {
+			return err
+		}
+		if err := run.Tx(ctx, func(_ *db.Tx, t *job.Tally) error {
+			t.Done = max(t.Done, int64(i)+1)
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
@@ -126,7 +133,7 @@ func deleteRows(ctx context.Context, tx *db.Tx, ws tenant.ID, but string) error 
 // lateFor is how long after its deletion a demo is swept again: an answer of a judge may have been under way.
 const lateFor = 2 * time.Hour
 
-// Sweep deletes what was written after a demo was deleted, by what ran then.
+// Sweep deletes what was written after a demo was deleted, by what ran then, and what a deletion that failed has left.
 func (s *Store) Sweep(ctx context.Context) error {
 	type row struct {
 		WorkspaceID tenant.ID
@@ -135,7 +142,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	late, err := db.Query[row](ctx, s.DB.Across("demos of all people are deleted"), `
 		SELECT demos.workspace_id, demos.deletion FROM demos
 		JOIN jobs ON jobs.workspace_id = demos.workspace_id AND jobs.id = demos.deletion
-		WHERE demos.deleted_at > $1 AND jobs.status = 'DONE'`, clock.Now().Add(-lateFor))
+		WHERE jobs.status = 'FAILED' OR jobs.status = 'DONE' AND demos.deleted_at > $1`, clock.Now().Add(-lateFor))
 	if err != nil {
 		return fmt.Errorf("find deleted demos: %w", err)
 	}

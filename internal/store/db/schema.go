@@ -34,37 +34,34 @@ type Table struct {
 // Tables lists our tables in the order of their creation, so that a table comes after those it refers to. The
 // migrations' own table and generated columns are not listed.
 func Tables(ctx context.Context, s Scoped) ([]Table, error) {
-	tables := `SELECT name FROM sqlite_master
-		WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
-	columns := `SELECT name, type AS kind FROM pragma_table_info($1) ORDER BY cid`
+	columns := `SELECT m.name AS of_table, p.name, p.type AS kind FROM sqlite_master m, pragma_table_info(m.name) p
+		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name <> 'goose_db_version' ORDER BY m.rowid, p.cid`
 	if s.db.Engine == Postgres {
-		tables = `SELECT CAST(relname AS TEXT) FROM pg_class
-			WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version'
-			ORDER BY oid`
-		columns = `SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS kind FROM information_schema.columns
-			WHERE table_schema = current_schema() AND table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position`
+		columns = `SELECT CAST(c.relname AS TEXT) AS of_table, CAST(a.attname AS TEXT) AS name,
+				format_type(a.atttypid, a.atttypmod) AS kind
+			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+			WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND c.relname <> 'goose_db_version'
+				AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+			ORDER BY c.oid, a.attnum`
 	}
-	names, err := Query[string](ctx, s, tables)
+	type column struct{ OfTable, Name, Kind string }
+	found, err := Query[column](ctx, s, columns)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	var all []Table
-	for _, name := range names {
-		t := Table{Name: name}
-		if t.Columns, err = Query[Column](ctx, s, columns, name); err != nil {
-			return nil, fmt.Errorf("list columns of %s: %w", name, err)
+	for _, c := range found {
+		kind, ok := kinds[strings.ToLower(c.Kind)]
+		if !ok {
+			return nil, fmt.Errorf(
+				"column %s.%s has the type %s, which is not one of both engines", c.OfTable, c.Name, c.Kind,
+			)
 		}
-		for i := range t.Columns {
-			c := &t.Columns[i]
-			kind, ok := kinds[strings.ToLower(string(c.Kind))]
-			if !ok {
-				return nil, fmt.Errorf(
-					"column %s.%s has the type %s, which is not one of both engines", name, c.Name, c.Kind,
-				)
-			}
-			c.Kind = kind
+		if len(all) == 0 || all[len(all)-1].Name != c.OfTable {
+			all = append(all, Table{Name: c.OfTable})
 		}
-		all = append(all, t)
+		last := &all[len(all)-1]
+		last.Columns = append(last.Columns, Column{c.Name, kind})
 	}
 	return all, nil
 }
