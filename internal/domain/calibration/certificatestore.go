@@ -278,29 +278,33 @@ func newReport(ctx context.Context, in db.Scoped, c *record) (Report, error) {
 // maxTied is how many ties a report lists.
 const maxTied = 200
 
-// readTies fills in the items over which people are evenly split now.
-func (r *Report) readTies(ctx context.Context, in db.Scoped) error {
-	counts, err := label.Count(ctx, in, r.CriterionID)
-	if err != nil {
-		return err
+// readTies fills in the items over which people are evenly split now. Such an item has no verdict, and the index of
+// verdicts finds them among any number of others.
+func (r *Report) readTies(ctx context.Context, in db.Scoped) (err error) {
+	if r.Ties, err = db.One[int64](ctx, in, `
+		SELECT COUNT(*) FROM label_consensus
+		WHERE workspace_id = $1 AND criterion_id = $2 AND verdict = '' AND tied AND NOT straddles`,
+		r.CriterionID); err != nil {
+		return fmt.Errorf("count ties: %w", err)
 	}
 	type row struct{ ID, RequestID string }
 	rows, err := db.Query[row](ctx, in, `
 		SELECT l.id, l.request_id FROM label_consensus c JOIN labels l ON l.workspace_id = c.workspace_id
 			AND l.id = c.label_id
-		WHERE c.workspace_id = $1 AND c.criterion_id = $2 AND c.tied AND NOT c.straddles ORDER BY l.id LIMIT $3`,
-		r.CriterionID, maxTied)
+		WHERE c.workspace_id = $1 AND c.criterion_id = $2 AND c.verdict = '' AND c.tied AND NOT c.straddles
+		ORDER BY l.id LIMIT $3`, r.CriterionID, maxTied)
 	if err != nil {
 		return fmt.Errorf("read ties: %w", err)
 	}
-	r.Ties, r.Tied = counts.Ties, make([]LabelToReview, len(rows))
+	r.Tied = make([]LabelToReview, len(rows))
 	for i, one := range rows {
 		r.Tied[i] = LabelToReview{LabelID: one.ID, RequestID: judging.Optional(one.RequestID)}
 	}
 	return nil
 }
 
-// readAdjudications fills in the labels that were adjudicated.
+// readAdjudications fills in the labels that were adjudicated. In a join SQLite would not use the index of the rows with
+// a ruling, and would read all rows.
 func (r *Report) readAdjudications(ctx context.Context, in db.Scoped, calibrationID string) error {
 	type row struct {
 		LabelID, RequestID   string
@@ -310,10 +314,12 @@ func (r *Report) readAdjudications(ctx context.Context, in db.Scoped, calibratio
 		AdjudicatedAt        clock.Time
 	}
 	rows, err := db.Query[row](ctx, in, `
+		WITH ruled AS MATERIALIZED (
+			SELECT workspace_id, label_id, request_id FROM calibration_rows
+			WHERE workspace_id = $1 AND calibration_id = $2 AND ruling <> '')
 		SELECT r.label_id, r.request_id, l.kind, l.verdict, l.adjudicated, l.note, l.adjudicated_at
-		FROM calibration_rows r JOIN labels l ON l.workspace_id = r.workspace_id AND l.id = r.label_id
-		WHERE r.workspace_id = $1 AND r.calibration_id = $2 AND r.ruling <> ''
-			ORDER BY l.adjudicated_at DESC, r.label_id`, calibrationID)
+		FROM ruled r JOIN labels l ON l.workspace_id = r.workspace_id AND l.id = r.label_id
+		ORDER BY l.adjudicated_at DESC, r.label_id`, calibrationID)
 	if err != nil {
 		return fmt.Errorf("read the adjudications: %w", err)
 	}
