@@ -24,7 +24,7 @@ export default function DemoLine() {
     mutationFn: () => data(dash.DELETE('/dashboard/api/w/{workspace}/demo', { params: { path: { workspace: workspace.id } } })),
     onSuccess: async () => {
       tell('The demo is deleted', { text: 'What it stored goes now, in the background.' })
-      await queries.fetchQuery({ ...sessionQuery, staleTime: 0 })
+      await readSession()
       void navigate({ to: '/' })
     },
   })
@@ -40,13 +40,19 @@ export default function DemoLine() {
   )
 }
 
+/** Reads the session anew. One that is being read was asked for before the change, and is dropped. */
+async function readSession() {
+  await queries.cancelQueries({ queryKey: sessionQuery.queryKey })
+  await queries.fetchQuery({ ...sessionQuery, staleTime: 0 })
+}
+
 /** Makes a demo, or finds the one that the reader has, and goes there. */
 export function useMakeDemo() {
   const navigate = useNavigate()
   return useMutation({
     mutationFn: () => data(dash.POST('/dashboard/api/demo', {})),
     onSuccess: async (demo) => {
-      await queries.fetchQuery({ ...sessionQuery, staleTime: 0 })
+      await readSession()
       void navigate({ to: `/w/${demo.workspace_id}` as never })
     },
   })
