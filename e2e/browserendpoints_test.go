@@ -34,7 +34,7 @@ serving:
       gpu_types: [cpu]
   pool: {engine: small}
 `, models, source))
-	s := newStudio(t, p, "--config", config)
+	s := newTrainingServer(t, p, "--config", config)
 	p.mustAdmin(t, nil, "wallet", "topup", "--workspace", "default", "--amount-usd", "500", "--json")
 	c := s.caller()
 	var failing dedicated
@@ -52,7 +52,7 @@ serving:
 }
 
 // prove makes an alias of the base model, and an eval by a measured judge in which a version is better than that.
-func (s *studio) prove(t *testing.T, version string) {
+func (s *trainingServer) prove(t *testing.T, version string) {
 	t.Helper()
 	const cases, base = 60, "ft/base/tiny/bigram"
 	c := s.caller()
@@ -70,7 +70,7 @@ func (s *studio) prove(t *testing.T, version string) {
 	})
 	var eval struct{ ID, Status string }
 	c.call(t, http.MethodPost, "/v1/evals", object{
-		"name": "Letters", "criterion_id": (&gym{studio: s}).judge(t, "mock/letters"), "baseline_model": base,
+		"name": "Letters", "criterion_id": (&grpoServer{trainingServer: s}).judge(t, "mock/letters"), "baseline_model": base,
 		"candidate_models": []string{made.Name}, "sample_count": cases,
 	}, http.StatusAccepted, &eval)
 	eventually(t, "the eval", func() bool {

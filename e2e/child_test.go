@@ -15,8 +15,9 @@ import (
 // Linux sends a child its parent-death signal when the thread that started it ends. Each child is therefore started on
 // a thread of its own, which is kept until the child has ended.
 
-// startChild starts a command that is killed when the test process ends. It gets a session, as a server does from a
-// service manager: Linux shares the processor out among sessions. The channel is closed when the child has ended.
+// startChild starts a command that is killed when the test process ends. The channel is closed when the child has ended.
+// setsid gives it a session of its own, as a service manager does: where the kernel groups tasks by session
+// (sched_autogroup), each session gets an equal share of the processor.
 func startChild(t testing.TB, cmd *exec.Cmd) (done chan struct{}) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}

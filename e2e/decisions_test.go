@@ -13,8 +13,8 @@ import (
 // The models of a story: half of the base's answers are good, few of worse's, and nearly all of better's.
 type contenders struct{ base, worse, better, judge string }
 
-// contest serves an instance with contenders, either simulated or at the mock provider.
-func contest(t *testing.T, p instance, simulated bool) (*process, contenders) {
+// serveContenders serves an instance with contenders, either simulated or at the mock provider.
+func serveContenders(t *testing.T, p instance, simulated bool) (*process, contenders) {
 	t.Helper()
 	if simulated {
 		config := judgeConfig(t, "http://127.0.0.1:1", nil, map[string]string{
@@ -202,7 +202,7 @@ func TestDrillFromALogToAPromotedAlias(t *testing.T) {
 	for name, simulated := range map[string]bool{"sim": true, "mock": false} {
 		t.Run(name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, p instance) {
-				server, models := contest(t, p, simulated)
+				server, models := serveContenders(t, p, simulated)
 				fromLogToPromotion(t, server, models)
 			})
 		})

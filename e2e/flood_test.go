@@ -27,20 +27,20 @@ import (
 // lanes are the flags with which each of the two HTTP servers answers inference.
 var lanes = map[string]string{"fast lane": "--fast-lane", "net/http": "--no-fast-lane"}
 
-// fares is how a paying caller fared during an attack.
-type fares struct {
+// service is how a paying caller fared during an attack.
+type service struct {
 	served  int
 	refused map[string]int // by what it got instead of an answer
 	longest time.Duration  // without an answer
 }
 
-func (f fares) String() string {
+func (f service) String() string {
 	return fmt.Sprintf("%d requests served, refused %v, %.1f s at most without an answer", f.served, f.refused, f.longest.Seconds())
 }
 
 // watch sends the requests of a paying caller until ctx ends.
-func (s *process) watch(ctx context.Context, body string) fares {
-	f := fares{refused: map[string]int{}}
+func (s *process) watch(ctx context.Context, body string) service {
+	f := service{refused: map[string]int{}}
 	key, last := s.key(), time.Now()
 	for ctx.Err() == nil {
 		c := s.callerWith(key)

@@ -13,23 +13,24 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// A gym is a studio whose judges go by a rule. The judge letters wants small letters. The judge loose, whose labels
-// never showed it anything else that is plain, passes every plain character.
-type gym struct {
-	*studio
+// A grpoServer is a trainingServer whose judges go by a rule. The judge letters passes small letters. The judge loose
+// passes every printable character of ASCII; the labels of its calibration have no other ASCII than small letters, so its
+// certificate does not show that.
+type grpoServer struct {
+	*trainingServer
 	flags   []string
 	dataset string
 }
 
-const gymPrompts = 64
+const grpoPrompts = 64
 
-func newGym(t *testing.T, p instance, prompts int, flags ...string) *gym {
+func newGRPOServer(t *testing.T, p instance, prompts int, flags ...string) *grpoServer {
 	t.Helper()
 	config := judgeConfig(t, startProvider(t), map[string]string{
 		"letters": "mock?judge&likes=a-z&in=100&out=10", "loose": "mock?judge&likes=%20-~&in=100&out=10",
 	}, map[string]string{"asked": "latency_ms: 0"})
-	g := &gym{flags: append(flags, "--config", config, "--limits-judge-calls", "64")}
-	g.studio = newStudio(t, p, g.flags...)
+	g := &grpoServer{flags: append(flags, "--config", config, "--limits-judge-calls", "64")}
+	g.trainingServer = newTrainingServer(t, p, g.flags...)
 	p.mustAdmin(t, nil, "wallet", "topup", "--workspace", "default", "--amount-usd", "100", "--json")
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
 	c := g.caller()
@@ -48,7 +49,7 @@ func newGym(t *testing.T, p instance, prompts int, flags ...string) *gym {
 }
 
 // judge makes a judge with a certificate. People passed letters, and failed what is not plain.
-func (g *gym) judge(t *testing.T, model string) string {
+func (g *grpoServer) judge(t *testing.T, model string) string {
 	t.Helper()
 	c, rng := g.caller(), rand.New(rand.NewPCG(1, 1)) // the same labels for every judge
 	id := c.criterion(t, model, nil)
@@ -95,7 +96,7 @@ type reinforced struct {
 }
 
 // reinforce starts a run, when a worker has said that it can.
-func (g *gym) reinforce(t *testing.T, fields object) (run reinforced) {
+func (g *grpoServer) reinforce(t *testing.T, fields object) (run reinforced) {
 	t.Helper()
 	body := object{
 		"baseModel": "tiny/bigram", "datasetId": g.dataset, "seed": 7, "budgetUsd": 20, "learningRate": 6e-3,
@@ -108,14 +109,14 @@ func (g *gym) reinforce(t *testing.T, fields object) (run reinforced) {
 	return run
 }
 
-func (g *gym) run(t *testing.T, id string) (run reinforced) {
+func (g *grpoServer) run(t *testing.T, id string) (run reinforced) {
 	t.Helper()
 	g.caller().call(t, http.MethodGet, "/v1/grpo/runs/"+id, nil, http.StatusOK, &run)
 	return run
 }
 
 // until waits for something of a run, which may not fail.
-func (g *gym) until(t *testing.T, id, what string, holds func(reinforced) bool) (run reinforced) {
+func (g *grpoServer) until(t *testing.T, id, what string, holds func(reinforced) bool) (run reinforced) {
 	t.Helper()
 	eventually(t, what, func() bool {
 		if run = g.run(t, id); run.Status == "FAILED" {
@@ -127,7 +128,7 @@ func (g *gym) until(t *testing.T, id, what string, holds func(reinforced) bool) 
 }
 
 // rewards are the mean rewards by step. A step that was done twice has one.
-func (g *gym) rewards(t *testing.T, id string) []float64 {
+func (g *grpoServer) rewards(t *testing.T, id string) []float64 {
 	t.Helper()
 	var events []struct {
 		Step int64
@@ -159,12 +160,12 @@ func mean(all []float64) (sum float64) {
 }
 
 // A worker learns from a certified judge, and one that is killed is replaced: the reward rises, a candidate waits, no
-// answer is paid for twice, and the ledger proves.
+// answer is paid for twice, and `ledger verify` passes.
 func TestAWorkerTrainsByTheRewardsOfAJudge(t *testing.T) {
 	t.Parallel()
 	const steps, group, prompts = 30, 8, 2
 	eachEngine(t, func(t *testing.T, p instance) {
-		g := newGym(t, p, gymPrompts)
+		g := newGRPOServer(t, p, grpoPrompts)
 		judge := g.judge(t, "mock/letters")
 		w := g.worker(t)
 		run := g.reinforce(t, object{
@@ -213,7 +214,7 @@ func TestAWorkerTrainsByTheRewardsOfAJudge(t *testing.T) {
 // goes on when somebody has released it.
 func TestAGamedRunIsHeldAndGoesOnAfterARelease(t *testing.T) {
 	t.Parallel()
-	g := newGym(t, newInstance(t, secret.Text{}), gymPrompts)
+	g := newGRPOServer(t, newInstance(t, secret.Text{}), grpoPrompts)
 	judge, anchor := g.judge(t, "mock/loose"), g.judge(t, "mock/letters")
 	g.worker(t)
 	run := g.reinforce(t, object{

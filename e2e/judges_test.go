@@ -46,7 +46,7 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 		}
 	}
 	var answer []byte
-	whileServing(t, func() (int, []byte) {
+	untilServing(t, func() (int, []byte) {
 		status, answer = c.send(t, method, path, sent)
 		return status, answer
 	})

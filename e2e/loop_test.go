@@ -38,11 +38,11 @@ func killEngines(t *testing.T, data string) {
 	}
 }
 
-// newLoop is a gym whose server serves what it trains.
-func newLoop(t *testing.T, p instance, prompts int) *gym {
+// newLoop is a grpoServer whose server serves what it trains.
+func newLoop(t *testing.T, p instance, prompts int) *grpoServer {
 	t.Helper()
 	t.Cleanup(func() { killEngines(t, p.data) })
-	return newGym(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small")
+	return newGRPOServer(t, p, prompts, "--serving-engines", "[{name: small}]", "--serving-pool-engine", "small")
 }
 
 // A proven is a candidate with what its eval has found.

@@ -16,7 +16,7 @@ import (
 
 // A rawWorker speaks the protocol of workers as the test wants, and lies where it wants.
 type rawWorker struct {
-	s       *studio
+	s       *trainingServer
 	ctx     context.Context //nolint:containedctx // the test's
 	token   string
 	run     string
@@ -25,7 +25,7 @@ type rawWorker struct {
 }
 
 // raw returns a worker with a token of its own, of one workspace or of all.
-func (s *studio) raw(t *testing.T, workspace string) *rawWorker {
+func (s *trainingServer) raw(t *testing.T, workspace string) *rawWorker {
 	t.Helper()
 	var minted struct{ ID, Token string }
 	args := []string{"worker", "create", "raw", "--json"}
@@ -213,12 +213,12 @@ func tellAll(t *testing.T, lies []lie) {
 func TestALyingWorkerIsRefusedAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {
-		s := &studio{instance: p}
+		s := &trainingServer{instance: p}
 		s.server = p.serve(t, "--training-prices", "cpu=36")
 		s.key = s.server.key()
 		s.file = s.upload(t, examples())
 		theirs := bytes.ReplaceAll(examples(), []byte("say"), []byte("cry"))
-		other := &studio{instance: p, server: s.server, key: p.newWorkspace(t, "others", money.Dollar)}
+		other := &trainingServer{instance: p, server: s.server, key: p.newWorkspace(t, "others", money.Dollar)}
 		var kept struct{ SHA256 artifact.Digest }
 		other.caller().get(t, "/v1/fine-tuning/files/"+other.upload(t, theirs), &kept)
 		if kept.SHA256 != artifact.DigestOf(theirs) {
@@ -247,7 +247,7 @@ func TestALyingWorkerIsRefusedAndChangesNothing(t *testing.T) {
 }
 
 // numbers are lies about what came before: what is sent again is kept once, and a heartbeat of the past moves nothing.
-func (s *studio) numbers(t *testing.T, w *rawWorker) {
+func (s *trainingServer) numbers(t *testing.T, w *rawWorker) {
 	t.Helper()
 	for i, message := range []string{"first", "again", "another text"} {
 		var kept struct{ Kept int }
@@ -277,7 +277,7 @@ func (s *studio) numbers(t *testing.T, w *rawWorker) {
 }
 
 // ends are lies about the end: it comes once, with a checkpoint that is there.
-func (s *studio) ends(t *testing.T, w *rawWorker) {
+func (s *trainingServer) ends(t *testing.T, w *rawWorker) {
 	t.Helper()
 	done := func(outcome string, step int) func() (int, string) {
 		return func() (int, string) {

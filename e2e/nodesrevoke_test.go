@@ -104,9 +104,9 @@ type held struct {
 	withdrawn atomic.Bool    // it was answered
 }
 
-// pester asks every node with two connections each until ctx ends. What starts after the withdrawal was answered must
+// askAll asks every node with two connections each until ctx ends. What starts after the withdrawal was answered must
 // be refused.
-func (w *withdrawal) pester(ctx context.Context, t *testing.T, f *nodes, got *held) *sync.WaitGroup {
+func (w *withdrawal) askAll(ctx context.Context, t *testing.T, f *nodes, got *held) *sync.WaitGroup {
 	t.Helper()
 	var group sync.WaitGroup
 	for i := range 2 * len(f.all) {
@@ -151,7 +151,7 @@ func (f *nodes) round(t *testing.T, w withdrawal, disturbed bool) time.Duration 
 	t.Helper()
 	got := &held{accepted: make([]atomic.Int64, len(f.all)), refused: make([]atomic.Int64, len(f.all))}
 	ctx, stop := context.WithCancel(t.Context())
-	group := w.pester(ctx, t, f, got)
+	group := w.askAll(ctx, t, f, got)
 	defer group.Wait()
 	defer stop()
 	everywhere := func(counts []atomic.Int64) func() bool {

@@ -14,7 +14,7 @@ import (
 
 // Callers of three nodes score in one session as its budget runs out, and in every second round a node is disturbed.
 // Whatever happens: no more is spent than the budget, the session ends once, what is left of its hold is free again,
-// and the ledger proves.
+// and `ledger verify` passes.
 func TestDrillManyNodesShareTheBudgetOfARewardSession(t *testing.T) {
 	t.Parallel()
 	provider := startProvider(t)

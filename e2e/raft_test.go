@@ -35,7 +35,7 @@ type raftMeasure struct {
 var aWorkspace = regexp.MustCompile(`ws_[0-9a-z]{20,}`)
 
 // raft starts rounds as the dashboard does.
-func (g *gym) raft(t *testing.T, body object) (made raftRound) {
+func (g *grpoServer) raft(t *testing.T, body object) (made raftRound) {
 	t.Helper()
 	g.awaitWorker(t)
 	status, text, cookie := g.server.dashboard(t, "", "POST", "/session/link", `{"token":"`+linkText.FindStringSubmatch(g.server.link(t))[2]+`"}`)
@@ -54,7 +54,7 @@ func (g *gym) raft(t *testing.T, body object) (made raftRound) {
 }
 
 // untilRound waits for something of a round, which may not fail.
-func (g *gym) untilRound(t *testing.T, id, what string, holds func(raftRound) bool) (r raftRound) {
+func (g *grpoServer) untilRound(t *testing.T, id, what string, holds func(raftRound) bool) (r raftRound) {
 	t.Helper()
 	eventually(t, what, func() bool {
 		r = raftRound{}
@@ -67,10 +67,10 @@ func (g *gym) untilRound(t *testing.T, id, what string, holds func(raftRound) bo
 }
 
 // A model is trained on the best of its own answers for three rounds, while worker and server are killed: the reward of
-// prompts that it was never trained on rises in each, provably. No answer is paid for twice, and the ledger proves.
+// prompts that it was never trained on rises in each, provably. No answer is paid for twice, and `ledger verify` passes.
 func TestRoundsOfRAFTRaiseTheReward(t *testing.T) {
 	t.Parallel()
-	g := newGym(t, newInstance(t, secret.Text{}), 400)
+	g := newGRPOServer(t, newInstance(t, secret.Text{}), 400)
 	judge := g.judge(t, "mock/letters")
 	address := g.server.address()
 	w := g.worker(t)

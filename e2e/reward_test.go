@@ -113,7 +113,7 @@ func (c *caller) scores(session, step string, items []object) (got rewardScores,
 
 // 50 callers score as the budget runs out, and in every second round the server is killed meanwhile. Whatever happens:
 // no more is spent than the budget, the session ends once, what is left of its hold is free again to the nano-dollar,
-// the ledger proves, and no answer is paid for twice.
+// `ledger verify` passes, and no answer is paid for twice.
 func TestDrillTheBudgetOfARewardSessionRunsOut(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

@@ -22,8 +22,8 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// A studio is a server whose jobs are trained by workers, in processes of their own. An hour of their CPU costs $36.
-type studio struct {
+// A trainingServer is a server whose jobs are trained by workers, in processes of their own. An hour of their CPU costs $36.
+type trainingServer struct {
 	instance
 	server *process
 	key    string
@@ -53,9 +53,9 @@ type tuning struct {
 
 const trainingSteps = 240 // of the jobs in these tests
 
-func newStudio(t *testing.T, p instance, flags ...string) *studio {
+func newTrainingServer(t *testing.T, p instance, flags ...string) *trainingServer {
 	t.Helper()
-	s := &studio{instance: p, python: trainer(t)}
+	s := &trainingServer{instance: p, python: trainer(t)}
 	s.server = p.serve(t, append(flags, "--training-prices", "cpu=36")...)
 	s.key = s.server.key()
 	s.file = s.upload(t, examples())
@@ -73,10 +73,10 @@ func examples() []byte {
 	return lines.Bytes()
 }
 
-func (s *studio) caller() *caller { return s.server.callerWith(s.key) }
+func (s *trainingServer) caller() *caller { return s.server.callerWith(s.key) }
 
 // upload sends examples as OpenAI's clients do.
-func (s *studio) upload(t *testing.T, lines []byte) string {
+func (s *trainingServer) upload(t *testing.T, lines []byte) string {
 	t.Helper()
 	var form bytes.Buffer
 	parts := multipart.NewWriter(&form)
@@ -110,7 +110,7 @@ func (s *studio) upload(t *testing.T, lines []byte) string {
 }
 
 // worker starts a worker.
-func (s *studio) worker(t *testing.T) *trainerProcess {
+func (s *trainingServer) worker(t *testing.T) *trainerProcess {
 	t.Helper()
 	var minted struct{ ID, Token string }
 	s.mustAdmin(t, &minted, "worker", "create", "test", "--json")
@@ -136,7 +136,7 @@ func (w *trainerProcess) kill() {
 }
 
 // over waits until the worker has saved n checkpoints of a job. It reports whether the job has ended before.
-func (s *studio) over(t *testing.T, w *trainerProcess, id string, n int) (over bool) {
+func (s *trainingServer) over(t *testing.T, w *trainerProcess, id string, n int) (over bool) {
 	t.Helper()
 	c := s.caller()
 	line := regexp.MustCompile(fmt.Sprintf(`(?s)(%s: saved the checkpoint.*){%d}`, id, n))
@@ -150,7 +150,7 @@ func (s *studio) over(t *testing.T, w *trainerProcess, id string, n int) (over b
 }
 
 // awaitWorker waits until a worker has said what it can train.
-func (s *studio) awaitWorker(t *testing.T) {
+func (s *trainingServer) awaitWorker(t *testing.T) {
 	t.Helper()
 	c := s.caller()
 	eventually(t, "a worker that can train", func() bool {
@@ -163,7 +163,7 @@ func (s *studio) awaitWorker(t *testing.T) {
 }
 
 // start creates a job, when a worker has said what it can train.
-func (s *studio) start(t *testing.T, method string) string {
+func (s *trainingServer) start(t *testing.T, method string) string {
 	t.Helper()
 	s.awaitWorker(t)
 	var job tuning
@@ -175,7 +175,7 @@ func (s *studio) start(t *testing.T, method string) string {
 }
 
 // ended waits until a job has succeeded, and is charged.
-func (s *studio) ended(t *testing.T, id string) (job tuning) {
+func (s *trainingServer) ended(t *testing.T, id string) (job tuning) {
 	t.Helper()
 	c := s.caller()
 	eventually(t, "the end of the job", func() bool {
@@ -196,7 +196,7 @@ type trained struct {
 	files  map[string]string
 }
 
-func (s *studio) trained(t *testing.T, job tuning) trained {
+func (s *trainingServer) trained(t *testing.T, job tuning) trained {
 	t.Helper()
 	c := s.caller()
 	made := trained{map[int64]float64{}, map[string]string{}}
@@ -228,7 +228,7 @@ func (s *studio) trained(t *testing.T, job tuning) trained {
 	return made
 }
 
-func (s *studio) compare(t *testing.T, got, want trained) {
+func (s *trainingServer) compare(t *testing.T, got, want trained) {
 	t.Helper()
 	if got.losses[trainingSteps] != want.losses[trainingSteps] || !maps.Equal(got.files, want.files) {
 		t.Errorf("the loss is %v and not %v, or the files are others: %v %v",
@@ -245,7 +245,7 @@ func (s *studio) compare(t *testing.T, got, want trained) {
 func TestAWorkerTrainsAFineTuningJob(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {
-		s := newStudio(t, p)
+		s := newTrainingServer(t, p)
 		w := s.worker(t)
 		job := s.ended(t, s.start(t, "sft"))
 		got := s.trained(t, job)
@@ -274,7 +274,7 @@ func TestAWorkerTrainsAFineTuningJob(t *testing.T) {
 // and what the lost workers did is not charged.
 func TestDrillKilledWorkersLeaveTheSameModel(t *testing.T) {
 	t.Parallel()
-	s := newStudio(t, newInstance(t, secret.Text{}))
+	s := newTrainingServer(t, newInstance(t, secret.Text{}))
 	w := s.worker(t)
 	want := s.trained(t, s.ended(t, s.start(t, "sft")))
 	for kills, most := 0, drills(2, 20); kills < most; {
@@ -295,7 +295,7 @@ func TestDrillKilledWorkersLeaveTheSameModel(t *testing.T) {
 // twice.
 func TestDrillKilledServersEndNoTraining(t *testing.T) {
 	t.Parallel()
-	s := newStudio(t, newInstance(t, secret.Text{}))
+	s := newTrainingServer(t, newInstance(t, secret.Text{}))
 	w := s.worker(t)
 	want := s.trained(t, s.ended(t, s.start(t, "sft")))
 	address := s.server.address()

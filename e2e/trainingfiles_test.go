@@ -20,7 +20,7 @@ import (
 )
 
 // installedWorker starts a worker as docs/training.md does: its environment is made by the binary, from a clean folder.
-func (s *studio) installedWorker(t *testing.T, dir string) *trainerProcess {
+func (s *trainingServer) installedWorker(t *testing.T, dir string) *trainerProcess {
 	t.Helper()
 	var minted struct{ ID, Token string }
 	s.mustAdmin(t, &minted, "worker", "create", "laptop", "--json")
@@ -60,7 +60,7 @@ func TestTrainingOnAnS3ThatFailsHalfWay(t *testing.T) {
 	t.Parallel()
 	memory := &artifacttest.Memory{}
 	s3 := artifacttest.NewFaulty(t, memory)
-	s := newStudio(t, newInstance(t, secret.Text{}), bucket(t, s3.URL)...)
+	s := newTrainingServer(t, newInstance(t, secret.Text{}), bucket(t, s3.URL)...)
 	dir := filepath.Join(t.TempDir(), "trainer")
 	w := s.installedWorker(t, dir)
 	want := s.trained(t, s.ended(t, s.start(t, "sft")))
@@ -106,7 +106,7 @@ func TestTrainingOnAnS3ThatFailsHalfWay(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "backup")
 	s.mustAdmin(t, nil, "backup", backup)
 	s.server.stop(t)
-	elsewhere := &studio{instance: newInstance(t, secret.Text{}), key: s.key}
+	elsewhere := &trainingServer{instance: newInstance(t, secret.Text{}), key: s.key}
 	copyFile(t, s.root, elsewhere.root)
 	elsewhere.mustAdmin(t, nil, "restore", backup)
 	elsewhere.server = elsewhere.serve(t, bucket(t, s3.URL)...)
@@ -116,7 +116,7 @@ func TestTrainingOnAnS3ThatFailsHalfWay(t *testing.T) {
 }
 
 // download returns the digest of a file that came whole, and nothing otherwise.
-func (s *studio) download(t *testing.T, path string) string {
+func (s *trainingServer) download(t *testing.T, path string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.server.address()+path, http.NoBody)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestABucketThatCannotBeReachedEndsNothingButTraining(t *testing.T) {
 	t.Parallel()
 	memory := &artifacttest.Memory{}
 	s3 := artifacttest.NewFaulty(t, memory)
-	s := &studio{instance: newInstance(t, secret.Text{})}
+	s := &trainingServer{instance: newInstance(t, secret.Text{})}
 	flags := bucket(t, s3.URL)
 	s3.Gone.Store(true)
 	s.server = s.serve(t, flags...)
@@ -166,7 +166,7 @@ func TestABucketThatCannotBeReachedEndsNothingButTraining(t *testing.T) {
 // A disk without room refuses a file with 507 and keeps nothing of it. The run goes on, and so does the server.
 func TestAFullDiskRefusesACheckpointAndEndsNoRun(t *testing.T) {
 	t.Parallel()
-	s := &studio{instance: newInstance(t, secret.Text{})}
+	s := &trainingServer{instance: newInstance(t, secret.Text{})}
 	s.server = s.serve(t, "--training-prices", "cpu=36")
 	s.key = s.server.key()
 	s.file = s.upload(t, examples())

@@ -2,13 +2,16 @@
 import assert from 'node:assert/strict'
 
 const session = '**/dashboard/api/session'
+const link = '**/dashboard/api/session/link'
 
 export default async function ({ facts, open, step }) {
   const owner = await open('owner')
   const { page } = owner
-  await answerLate(page)
+  const early = await answerLate(page)
   await owner.enter(facts.link)
+  assert.ok(await early.nobody, 'the page asks who is signed in before it spends the link')
   await page.unroute(session)
+  await page.unroute(link)
   await owner.visit('', 'Home', { as: 'Home of a newcomer' })
 
   await owner.visit('settings', 'Settings')
@@ -80,15 +83,30 @@ export default async function ({ facts, open, step }) {
   await owner.verifyNow()
 }
 
-/** The page asks who is signed in before it spends the link. The answer, nobody, comes after that of the link. */
+/**
+ * The page asks who is signed in, and spends the link. The first answer, nobody, is made before that of the link and
+ * comes after it. Returns whether it was nobody.
+ */
 async function answerLate(page) {
-  const spent = page.waitForResponse((response) => response.url().endsWith('/session/link'))
-  await page.route(session, async (route) => {
-    const early = await route.fetch()
-    await spent
-    await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 100))) // it has read the link's answer
-    await route.fulfill({ response: early }).catch(() => undefined) // it no longer waits for this one
+  let made
+  const early = { nobody: new Promise((resolve) => { made = resolve }) }
+  const spent = page.waitForResponse((response) => response.url().endsWith('/session/link')).catch(() => undefined)
+  await page.route(link, async (route) => {
+    await early.nobody
+    await route.continue()
   })
+  await page.route(session, async (route) => {
+    try {
+      const answer = await route.fetch()
+      made((await answer.json()).signed_in === false)
+      await spent
+      await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 100))) // it has read the link's answer
+      await route.fulfill({ response: answer })
+    } catch {
+      made(false) // too late, unless there was no answer: the page has gone on, and no longer waits for this one
+    }
+  })
+  return early
 }
 
 async function ask(facts, key, content, headers = {}) {

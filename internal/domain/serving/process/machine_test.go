@@ -243,8 +243,8 @@ func TestAServerThatIsKilledAtAnyPointLeaksNoEngine(t *testing.T) {
 	m.empty(t, b)
 }
 
-// allListed waits until every process of the machine is one that the backend lists. One that waits at its gate for a
-// server that was killed ends by itself.
+// allListed waits until every process of the machine is one that the backend lists. A process that waits for its record
+// ends by itself when its server was killed.
 func (m *machine) allListed(t *testing.T, b serving.Backend) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -197,8 +197,8 @@ func askWith(t *testing.T, address, method, path, host string, headers []string)
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		answer := send(t, address, method, path, host, headers)
-		closed := answer.status == http.StatusServiceUnavailable && bytes.Contains(answer.body, []byte("not serving: "))
-		if !closed || time.Now().After(end) {
+		refused := answer.status == http.StatusServiceUnavailable && bytes.Contains(answer.body, []byte("not serving: "))
+		if !refused || time.Now().After(end) {
 			return answer
 		}
 	}

@@ -52,8 +52,8 @@ func crossed(r api.Route) (int, string) {
 	return 0, ""
 }
 
-// lured is a browser without a session, on the page of another site: it signs nobody in.
-func lured(r api.Route) (int, string) {
+// crossSite is a browser without a session, on the page of another site: it signs nobody in.
+func crossSite(r api.Route) (int, string) {
 	if write(r) {
 		return crossed(r)
 	}
@@ -121,10 +121,10 @@ func Browsers(p People) []Browser {
 		{"an old browser's form", "owner", []string{
 			"Content-Type", "text/plain", "Origin", "https://evil.test",
 		}, "", crossed},
-		{"a visitor elsewhere", "", []string{"Origin", "https://evil.test"}, "", lured},
+		{"a visitor elsewhere", "", []string{"Origin", "https://evil.test"}, "", crossSite},
 		{"a visitor's form elsewhere", "", []string{
 			"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site",
-		}, "", lured},
+		}, "", crossSite},
 		{"another host", "owner", nil, "evil.test", misdirected},
 		{"a rebound host", "owner", []string{
 			"Origin", "http://evil.test", "Sec-Fetch-Site", "same-origin",

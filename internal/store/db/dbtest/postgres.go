@@ -172,8 +172,9 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.folder
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "HOME="+s.folder)
-	// The server gets a session, as from a service manager. Linux shares the processor out among sessions, and each of
-	// PostgreSQL's processes makes one: without, the one that accepts connections would wait for all tests together.
+	// Setsid gives the postmaster a session of its own, as a service manager does. Where the kernel groups tasks by
+	// session (sched_autogroup), each session gets an equal share of the processor. Each backend makes a session; the
+	// postmaster, which accepts connections, would share one with all tests.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Pdeathsig: syscall.SIGQUIT, Setsid: true}
 	return cmd
 }
