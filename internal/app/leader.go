@@ -32,7 +32,7 @@ func newLeader(ask func(context.Context) (bool, error), log *slog.Logger) *leade
 	return &leader{ask: ask, every: leadEvery, log: log, changed: make(chan struct{})}
 }
 
-// watch asks again and again who leads, until ctx ends.
+// watch reads again and again which node leads, until ctx ends.
 func (l *leader) watch(ctx context.Context) {
 	if l.ask == nil {
 		return

@@ -170,7 +170,7 @@ func (i *instance) leadsTraining() error {
 	return leads(i.domains.trainer.Leads(ctx))
 }
 
-// leadTimeout bounds the question who leads. It is asked again.
+// leadTimeout bounds one reading of which node leads. It is read again.
 const leadTimeout = 5 * time.Second
 
 func leads(is bool, err error) error {

@@ -96,7 +96,7 @@ func (l *ledger) tell(asked change, want outcome) {
 	}
 }
 
-// proves fails the test unless the ledger and the memory say the same, and the ledger proves.
+// proves fails the test unless the ledger and the memory say the same, and `ledger verify` passes.
 func (l *ledger) proves() {
 	l.t.Helper()
 	if proof, err := l.wallets.Verify(l.t.Context()); err != nil || !proof.OK {
@@ -309,7 +309,7 @@ func refunds(r *rapid.T, intent string, paid money.Nano) (events []change, stand
 }
 
 // Whatever is told, in whatever order and how often: a workspace has what was paid, less the refunds that did not fail
-// and what was lost in disputes, and the ledger proves.
+// and what was lost in disputes, and `ledger verify` passes.
 func TestCreditsAreWhatWasPaidLessWhatWentBackInAnyOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(t, d)

@@ -103,13 +103,13 @@ const (
 	nextEpoch
 )
 
-// maxStrata bounds the strata of an epoch: each costs time in every look at the evidence, in a transaction that others
-// wait for. Who changes the percent more often begins an epoch.
+// maxStrata bounds the strata of an epoch: each costs time whenever the evidence is read, in a transaction that others
+// wait for. One more change of the percent begins a new epoch.
 const maxStrata = 100
 
 // next returns the step from e, which may be nil, to what an alias is now. did says whether it split before: a person
-// who begins to split again after a decision wants another one. An epoch without a key is of a release that counted a
-// question as often as it was asked.
+// who begins to split again after a decision wants another one. An epoch without a key was begun by an earlier release,
+// which counted repeated questions; it is ended.
 func (e *epoch) next(is identity, a *alias.Alias, did bool) step {
 	percent := int64(a.CanaryPercent)
 	switch {

@@ -190,7 +190,8 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, n *NewEval) (*criteri
 	return c, s.Models.Chats(ws, "judge_model", c.JudgeModel)
 }
 
-// checkModel refuses a model that cannot be evaluated: only models of the catalog and endpoints can, and no alias.
+// checkModel refuses a model that cannot be evaluated. Models of the catalog, the workspace's trained models and
+// endpoints can, and no alias.
 func (s *Store) checkModel(ctx context.Context, in db.Scoped, ws tenant.ID, field, model string) error {
 	if endpoint, ok := strings.CutPrefix(model, live.EndpointPrefix); ok {
 		return s.Endpoints.check(ctx, in, endpoint)

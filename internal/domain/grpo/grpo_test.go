@@ -207,8 +207,8 @@ func (f *fixture) lease() *train.Lease {
 	return lease
 }
 
-func hand(l *train.Lease) train.Hand {
-	return train.Hand{RunID: l.Run, Attempt: l.Attempt, Fence: l.Fence}
+func hand(l *train.Lease) train.LeaseRef {
+	return train.LeaseRef{RunID: l.Run, Attempt: l.Attempt, Fence: l.Fence}
 }
 
 func (f *fixture) beat(l *train.Lease, n int64) train.Order {
@@ -364,7 +364,7 @@ func TestOnlyTheWorkerOfARunUsesItsToolsAndItsSession(t *testing.T) {
 		f.start()
 		lease := f.lease()
 		h := &handler{f.Store}
-		in := calling{Hand: hand(lease), Tool: "tool_other"}
+		in := calling{LeaseRef: hand(lease), Tool: "tool_other"}
 		if _, err := h.call(t.Context(), f.caller, in); fault.From(err).Kind != fault.Missing {
 			t.Error(err)
 		}

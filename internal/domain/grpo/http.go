@@ -120,14 +120,14 @@ func (h *handler) candidates(ctx context.Context, c tenant.Caller, in api.Page) 
 }
 
 type scoring struct {
-	train.Hand
+	train.LeaseRef
 	Body reward.ScoreRequest
 }
 
 // serveScore scores for the worker of a run, from the run's own reward session.
 func (h *handler) serveScore(w http.ResponseWriter, r *http.Request) error {
 	edge.SkipAccessLog(r.Context())
-	hand := train.Hand{RunID: r.PathValue("id"), Fence: r.URL.Query().Get("fence")}
+	hand := train.LeaseRef{RunID: r.PathValue("id"), Fence: r.URL.Query().Get("fence")}
 	hand.Attempt, _ = strconv.ParseInt(r.URL.Query().Get("attempt"), 10, 64) // 0 is no attempt
 	run, err := h.leased(r.Context(), edge.Caller(r.Context()), hand)
 	if err != nil {
@@ -137,7 +137,7 @@ func (h *handler) serveScore(w http.ResponseWriter, r *http.Request) error {
 }
 
 // leased returns the run that a worker has leased, if it is one of these.
-func (h *handler) leased(ctx context.Context, c tenant.Caller, hand train.Hand) (*record, error) {
+func (h *handler) leased(ctx context.Context, c tenant.Caller, hand train.LeaseRef) (*record, error) {
 	run, err := h.s.Train.Leased(ctx, c, hand)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (h *handler) leased(ctx context.Context, c tenant.Caller, hand train.Hand) 
 }
 
 type calling struct {
-	train.Hand
+	train.LeaseRef
 	Tool string `path:"tool"`
 	Body struct {
 		Arguments jsontext.Value `json:"arguments"`
@@ -157,7 +157,7 @@ type calling struct {
 
 // call calls a tool for the worker of a run: one that the run was started with, and no other.
 func (h *handler) call(ctx context.Context, c tenant.Caller, in calling) (envtool.Result, error) {
-	run, err := h.leased(ctx, c, in.Hand)
+	run, err := h.leased(ctx, c, in.LeaseRef)
 	if err != nil {
 		return envtool.Result{}, err
 	}

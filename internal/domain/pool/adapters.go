@@ -58,7 +58,7 @@ type loader interface {
 	unload(ctx context.Context, versionID string) error
 }
 
-// loadTimeout bounds one call of a loader. It goes on when the request has left that began it.
+// loadTimeout bounds one call of a loader. The call continues when the request that began it has ended.
 const loadTimeout = 5 * time.Minute
 
 func newAdapterCache(slots int, engine loader) *adapterCache {

@@ -306,7 +306,7 @@ func (p *Pool) start(ctx context.Context, runs map[string]*serving.Deployment) e
 	return errors.Join(all...)
 }
 
-// taken notes that a unit's wish was looked at.
+// taken clears the flag that asks for the unit's engine.
 func (p *Pool) taken(u *unit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

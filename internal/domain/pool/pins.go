@@ -38,7 +38,7 @@ type pin struct {
 	err     error
 	users   int
 	used    time.Time
-	leaving bool // it is being given up: who wants it waits for gone
+	leaving bool // it is being given up: a caller that needs it waits for gone
 	gone    chan struct{}
 	release func() // lets go of its files
 }

@@ -266,8 +266,8 @@ func (f *fixture) lease(method string) *train.Lease {
 	return lease
 }
 
-func hand(l *train.Lease) train.Hand {
-	return train.Hand{RunID: l.Run, Attempt: l.Attempt, Fence: l.Fence}
+func hand(l *train.Lease) train.LeaseRef {
+	return train.LeaseRef{RunID: l.Run, Attempt: l.Attempt, Fence: l.Fence}
 }
 
 // finish commits a file as the last checkpoint of a run, and ends it.

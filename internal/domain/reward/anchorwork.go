@@ -267,7 +267,7 @@ func (x *examination) askOne(ctx context.Context, i *drawnItem) (judging.Answer,
 		return answer, err
 	case x.questions.ctx.Err() != nil:
 		return answer, errEnded
-	case f.Status < http.StatusInternalServerError: // who asks cannot be served: the anchor is as good as unreachable
+	case f.Status < http.StatusInternalServerError: // the session cannot be served: the anchor is as good as unreachable
 		return judging.Answer{Failure: judging.UnreachableBecause(f.Message)}, nil
 	}
 	return answer, err

@@ -19,8 +19,8 @@ type sample struct {
 }
 
 // draw draws candidates until size of them have a reward: at most one completion per prompt, each completion as likely
-// as any other. So a prompt is as likely as it has completions: a trainer that scores a prompt until it passes has no
-// more passes drawn than it has. A completion that was scored many times counts once, and has a reward if it ever got
+// as any other. So a prompt is drawn in proportion to its completions: scoring one prompt until it passes does not raise
+// the share of passes in the sample. A completion that was scored many times counts once, and has a reward if it ever got
 // one. One without a reward is masked, and takes no place of others: items that no judge can grade hide nothing.
 func draw(all []candidate, size int, random *rand.Rand) (s sample) {
 	type content struct{ prompt, completion string }

@@ -47,7 +47,7 @@ func (s *Store) current(ctx context.Context, ws tenant.ID, id string) (*session,
 	return s.expireIfDue(ctx, ws, r)
 }
 
-// expireIfDue ends an active session whose time is over. Who calls it need not rely on the loop that does so.
+// expireIfDue ends an active session whose time is over. Its callers do not depend on the loop that ends such sessions.
 func (s *Store) expireIfDue(ctx context.Context, ws tenant.ID, r *session) (*session, error) {
 	if r.Status != Active || s.now() < r.ExpiresAt {
 		return r, nil

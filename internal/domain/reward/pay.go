@@ -18,9 +18,9 @@ const longestPause = time.Second
 // longer returns the pause after another one, or the first.
 func longer(pause time.Duration) time.Duration { return min(max(2*pause, shortPause), longestPause) }
 
-// pay asks a question that belongs to no scoring call from the budget of the session. While others are being asked that
-// hold money of it, here or on other servers, it waits for them. The session is over budget when nothing else is asked
-// and it does not fit.
+// pay asks a question that belongs to no scoring call, such as the anchor's, and charges it to the session's budget. If
+// the budget is short, pay waits while other questions, on any server, hold a part of it. The session is over budget
+// when no other question is being asked and this one does not fit.
 func (o *openQuestions) pay(ctx context.Context, ask func() (judging.Answer, error)) (judging.Answer, error) {
 	began := o.enter()
 	defer o.leaveAsked()
@@ -75,7 +75,7 @@ func (o *openQuestions) await(ctx context.Context, settled uint64, busy bool, pa
 		case changed:
 			return settled, nil
 		case alone:
-			return settled, o.overBudget() //nolint:contextcheck // the session ends, whoever waits
+			return settled, o.overBudget() //nolint:contextcheck // the session ends, whether or not a caller waits
 		}
 		select {
 		case <-time.After(shortPause):

@@ -137,7 +137,7 @@ func (f *Folders) release(one *folder) {
 	one.used = f.now()
 }
 
-// complete makes a folder, unless it is there. Others who want the same one wait.
+// complete makes a folder, unless it is there. Other callers that want the same one wait.
 func (f *Folders) complete(ctx context.Context, ws tenant.ID, one *folder, d artifact.Digest, files []File) error {
 	select {
 	case one.busy <- struct{}{}:
@@ -252,7 +252,7 @@ func (f *Folders) remove(d artifact.Digest) error {
 	if !idle {
 		return nil
 	}
-	one.whole = false // whoever wants it now waits, and makes it again
+	one.whole = false // a caller that wants it now waits, and makes it again
 	// Moved away first: a folder that has its name is whole.
 	away := filepath.Join(f.Root, beingMade+string(d))
 	if err := os.Rename(f.place(d), away); err != nil {

@@ -400,8 +400,8 @@ func (g *Groups) Follow(ctx context.Context) error {
 	return g.tell(ctx, changed, waits)
 }
 
-// apply puts a group in force as the leader says, unless it is. A refusal is said again: whoever publishes the model
-// lets its requests wait.
+// apply puts the leader's row of a group in force, unless it is already. It repeats a refusal each time, because
+// publishing the model clears it.
 func (g *Groups) apply(own *engines.Group, r *group) {
 	if own == nil {
 		return

@@ -26,7 +26,7 @@ type Upload struct {
 func (Upload) SchemaName() string { return "WorkerUpload" }
 
 // Offer returns where a worker sends the files of a checkpoint to.
-func (s *Store) Offer(ctx context.Context, w Worker, h Hand, files []artifact.File) ([]Upload, error) {
+func (s *Store) Offer(ctx context.Context, w Worker, h LeaseRef, files []artifact.File) ([]Upload, error) {
 	ws, err := s.workspaceOf(ctx, w, h)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Store) Offer(ctx context.Context, w Worker, h Hand, files []artifact.Fi
 }
 
 // workspaceOf returns the workspace of a lease that has not ended.
-func (s *Store) workspaceOf(ctx context.Context, w Worker, h Hand) (tenant.ID, error) {
+func (s *Store) workspaceOf(ctx context.Context, w Worker, h LeaseRef) (tenant.ID, error) {
 	r, _, err := s.running(ctx, s.DB, w, h)
 	if err != nil {
 		return "", err
@@ -65,7 +65,7 @@ func (Saved) SchemaName() string { return "WorkerCheckpoint" }
 
 // Save commits a checkpoint: every file of its manifest is stored by then. The same checkpoint again is a no-op;
 // another one of the same step, which a resumed attempt makes, replaces it.
-func (s *Store) Save(ctx context.Context, w Worker, h Hand, in Saved) (Checkpoint, error) {
+func (s *Store) Save(ctx context.Context, w Worker, h LeaseRef, in Saved) (Checkpoint, error) {
 	m, err := newManifest(in.Files)
 	if err != nil {
 		return Checkpoint{}, err

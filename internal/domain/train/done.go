@@ -45,7 +45,7 @@ const (
 const maxLost = 5
 
 // Finish ends an attempt, once. To say the same again is a no-op. A model that it makes can be called when it returns.
-func (s *Store) Finish(ctx context.Context, w Worker, h Hand, d Done) error {
+func (s *Store) Finish(ctx context.Context, w Worker, h LeaseRef, d Done) error {
 	outcome := d.Outcome
 	if outcome == failed && d.Infrastructure {
 		outcome = broken
@@ -148,9 +148,9 @@ func (s *Store) loseExpired(ctx context.Context) error {
 	return nil
 }
 
-// expired returns the attempts whose leases have run out. The only server goes by the times that it has written itself.
-// Several have clocks that differ: the one that leads loses a worker when no heartbeat has come to any of them for the
-// time of a lease, by the clock of its own that nobody sets, and gives one that it sees for the first time longer.
+// expired returns the attempts whose leases have run out. A single server compares the times that it wrote with its
+// clock. The clocks of several servers differ: the leading one ends an attempt when its heartbeat has not changed for
+// the time of a lease, by its own monotonic clock. An attempt that it sees for the first time gets longer.
 func (s *Store) expired(ctx context.Context) ([]attempt, error) {
 	where, args := `ended_at = 0`, []any{}
 	if s.Member.Single() {

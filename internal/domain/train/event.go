@@ -49,7 +49,7 @@ const (
 )
 
 // Record keeps what a worker tells, each number of an attempt once. It returns how many were new.
-func (s *Store) Record(ctx context.Context, w Worker, h Hand, reports []Report) (kept int, err error) {
+func (s *Store) Record(ctx context.Context, w Worker, h LeaseRef, reports []Report) (kept int, err error) {
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		kept = 0
 		r, a, err := s.running(ctx, tx, w, h)

@@ -145,7 +145,7 @@ func (h *house) take() *Lease {
 	return lease
 }
 
-func (l *Lease) hand() Hand { return Hand{l.Run, l.Attempt, l.Fence} }
+func (l *Lease) hand() LeaseRef { return LeaseRef{l.Run, l.Attempt, l.Fence} }
 
 // beat sends a heartbeat.
 func (h *house) beat(l *Lease, number int64) Order {

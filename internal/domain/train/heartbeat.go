@@ -32,7 +32,7 @@ func (Order) SchemaName() string { return "WorkerOrder" }
 
 // Heartbeat accepts a heartbeat: it meters the time since the one before, extends the lease, and says what to do. The
 // time before the first and after the last accepted heartbeat is not metered.
-func (s *Store) Heartbeat(ctx context.Context, w Worker, h Hand, b Beat) (Order, error) {
+func (s *Store) Heartbeat(ctx context.Context, w Worker, h LeaseRef, b Beat) (Order, error) {
 	var order Order
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		r, a, err := s.running(ctx, tx, w, h)

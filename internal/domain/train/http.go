@@ -81,16 +81,16 @@ func workerOf(c tenant.Caller) Worker {
 }
 
 type beating struct {
-	Hand
+	LeaseRef
 	Body Beat
 }
 
 func (s *Store) heartbeat(ctx context.Context, c tenant.Caller, in beating) (Order, error) {
-	return s.Heartbeat(ctx, workerOf(c), in.Hand, in.Body)
+	return s.Heartbeat(ctx, workerOf(c), in.LeaseRef, in.Body)
 }
 
 type recording struct {
-	Hand
+	LeaseRef
 	Body struct {
 		Events []Report `json:"events" maxItems:"500"`
 	}
@@ -105,12 +105,12 @@ type Recorded struct {
 func (Recorded) SchemaName() string { return "WorkerEventsKept" }
 
 func (s *Store) record(ctx context.Context, c tenant.Caller, in recording) (Recorded, error) {
-	kept, err := s.Record(ctx, workerOf(c), in.Hand, in.Body.Events)
+	kept, err := s.Record(ctx, workerOf(c), in.LeaseRef, in.Body.Events)
 	return Recorded{kept}, err
 }
 
 type offering struct {
-	Hand
+	LeaseRef
 	Body struct {
 		Files []artifact.File `json:"files" minItems:"1" maxItems:"2000"`
 	}
@@ -125,18 +125,18 @@ type Uploads struct {
 func (Uploads) SchemaName() string { return "WorkerUploads" }
 
 func (s *Store) offer(ctx context.Context, c tenant.Caller, in offering) (Uploads, error) {
-	all, err := s.Offer(ctx, workerOf(c), in.Hand, in.Body.Files)
+	all, err := s.Offer(ctx, workerOf(c), in.LeaseRef, in.Body.Files)
 	return Uploads{all}, err
 }
 
 type uploading struct {
-	Hand
+	LeaseRef
 	Digest string `path:"sha256"`
 }
 
 // serveUpload stores the bytes of a file while they come. The length is the header's.
 func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request) error {
-	h := Hand{RunID: r.PathValue("id"), Fence: r.URL.Query().Get("fence")}
+	h := LeaseRef{RunID: r.PathValue("id"), Fence: r.URL.Query().Get("fence")}
 	h.Attempt, _ = strconv.ParseInt(r.URL.Query().Get("attempt"), 10, 64) // 0 is no attempt
 	if r.ContentLength < 0 {
 		return fault.InvalidParameter.New("send the length of the file in Content-Length")
@@ -154,7 +154,7 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Store) download(ctx context.Context, c tenant.Caller, in uploading) (api.Stream, error) {
-	ws, err := s.workspaceOf(ctx, workerOf(c), in.Hand)
+	ws, err := s.workspaceOf(ctx, workerOf(c), in.LeaseRef)
 	if err != nil {
 		return api.Stream{}, err
 	}
@@ -170,7 +170,7 @@ func (s *Store) download(ctx context.Context, c tenant.Caller, in uploading) (ap
 }
 
 type saving struct {
-	Hand
+	LeaseRef
 	Body Saved
 }
 
@@ -184,15 +184,15 @@ type Committed struct {
 func (Committed) SchemaName() string { return "WorkerCheckpointKept" }
 
 func (s *Store) save(ctx context.Context, c tenant.Caller, in saving) (Committed, error) {
-	made, err := s.Save(ctx, workerOf(c), in.Hand, in.Body)
+	made, err := s.Save(ctx, workerOf(c), in.LeaseRef, in.Body)
 	return Committed{made.ID, made.Digest}, err
 }
 
 type finishing struct {
-	Hand
+	LeaseRef
 	Body Done
 }
 
 func (s *Store) done(ctx context.Context, c tenant.Caller, in finishing) (api.None, error) {
-	return api.None{}, s.Finish(ctx, workerOf(c), in.Hand, in.Body)
+	return api.None{}, s.Finish(ctx, workerOf(c), in.LeaseRef, in.Body)
 }

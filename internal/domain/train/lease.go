@@ -252,8 +252,8 @@ func (s *Store) describe(ctx context.Context, r *Run, fence string) (*Lease, err
 	return lease, nil
 }
 
-// A Hand names the lease that a worker speaks for.
-type Hand struct {
+// A LeaseRef identifies a lease by its run, attempt and fence.
+type LeaseRef struct {
 	RunID   string `path:"id"`
 	Attempt int64  `query:"attempt" minimum:"1"`
 	Fence   string `query:"fence" maxLength:"64"`
@@ -267,7 +267,7 @@ type scopes interface {
 
 // held returns the attempt and the run of a lease. A lease that was lost or has ended is refused with 409: the worker
 // stops, since another one may train the run by now.
-func (s *Store) held(ctx context.Context, from scopes, w Worker, h Hand) (*Run, *attempt, error) {
+func (s *Store) held(ctx context.Context, from scopes, w Worker, h LeaseRef) (*Run, *attempt, error) {
 	a, err := db.Maybe[attempt](ctx, from.Across(ofAll), `SELECT `+attemptColumns+`
 		WHERE run_id = $1 AND attempt = $2 AND worker_id = $3 AND fence = $4`, h.RunID, h.Attempt, w.ID, h.Fence)
 	switch {
@@ -286,7 +286,7 @@ func (s *Store) held(ctx context.Context, from scopes, w Worker, h Hand) (*Run, 
 }
 
 // running is held, of a lease that has not ended.
-func (s *Store) running(ctx context.Context, from scopes, w Worker, h Hand) (*Run, *attempt, error) {
+func (s *Store) running(ctx context.Context, from scopes, w Worker, h LeaseRef) (*Run, *attempt, error) {
 	r, a, err := s.held(ctx, from, w, h)
 	if err == nil && a.EndedAt != 0 {
 		return nil, nil, fault.StaleLease.New("the lease has ended: %s", a.Outcome)

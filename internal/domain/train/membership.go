@@ -41,8 +41,8 @@ func (s *Store) node() string {
 	return s.Member.Life().Node
 }
 
-// ours is a condition of SQL: this node, the first parameter, may make the charge that is bound to the journal in a
-// column. It has it already, nobody has it, or the journal that may have it is forgotten.
+// ours is an SQL condition: a node may make the charge that is bound to the journal in a column. The charge is bound to
+// the node's own journal, to no journal, or to the journal of a forgotten node.
 func ours(column, node string) string {
 	return `(` + column + ` = '' OR ` + column + ` = ` + node + ` OR EXISTS (SELECT 1 FROM nodes n
 		WHERE n.id = ` + column + ` AND n.forgotten))`

@@ -50,7 +50,8 @@ func (s *Store) Cost(gpuType string, seconds int64) (money.Nano, bool) {
 	return live.Rates{GPUSecond: rate}.Of(live.Usage{GPUSeconds: seconds}), ok
 }
 
-// Speed returns how many tokens a second one GPU has trained of a model, by the runs that succeeded: 0 where none has.
+// Speed returns the speed at which one GPU trains a model, in tokens per second, measured by the runs that succeeded.
+// It is 0 if none has.
 func (s *Store) Speed(ctx context.Context, baseModel, gpuType string) (float64, error) {
 	type sums struct{ Tokens, Metered int64 }
 	found, err := db.One[sums](ctx, s.DB.Across("the speed of a model is that of all its runs"), `
@@ -134,7 +135,7 @@ func (s *Store) LastMetrics(ctx context.Context, in db.Scoped, runID string) (ma
 }
 
 // Leased returns the run that a worker has leased, for what a domain does for its workers beside training.
-func (s *Store) Leased(ctx context.Context, c tenant.Caller, h Hand) (Run, error) {
+func (s *Store) Leased(ctx context.Context, c tenant.Caller, h LeaseRef) (Run, error) {
 	found, _, err := s.running(ctx, s.DB, workerOf(c), h)
 	if err != nil {
 		return Run{}, err

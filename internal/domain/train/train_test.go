@@ -227,16 +227,16 @@ func TestALyingWorkerIsRefused(t *testing.T) {
 		}
 		for name, try := range map[string]func() error{
 			"another fence": func() error {
-				_, err := h.Heartbeat(t.Context(), h.worker, Hand{lease.Run, 1, "x"}, Beat{Number: 1})
+				_, err := h.Heartbeat(t.Context(), h.worker, LeaseRef{lease.Run, 1, "x"}, Beat{Number: 1})
 				return err
 			},
 			"another attempt": func() error {
-				_, err := h.Heartbeat(t.Context(), h.worker, Hand{lease.Run, 2, lease.Fence}, Beat{Number: 1})
+				_, err := h.Heartbeat(t.Context(), h.worker, LeaseRef{lease.Run, 2, lease.Fence}, Beat{Number: 1})
 				return err
 			},
 			"another worker": func() error { _, err := h.Heartbeat(t.Context(), other, lease.hand(), Beat{Number: 1}); return err },
 			"another run": func() error {
-				_, err := h.Record(t.Context(), h.worker, Hand{"ftjob_2", 1, lease.Fence}, nil)
+				_, err := h.Record(t.Context(), h.worker, LeaseRef{"ftjob_2", 1, lease.Fence}, nil)
 				return err
 			},
 		} {

@@ -58,10 +58,10 @@ const topicRecall = "wallet.recall"
 type slot struct {
 	payer
 
-	turns   chan struct{} // who acquires, in the order of arrival
-	refused refusal       // the last one; it belongs to who has the turn
+	turns   chan struct{} // held by the request that acquires; the others wait in the order of arrival
+	refused refusal       // the last one; only the request that has the turn uses it
 
-	users     int  // who has it at hand, under the escrow's mu
+	users     int  // how many requests use it, under the escrow's mu
 	answering bool // its recall is being answered, under the escrow's mu
 
 	mu    sync.Mutex // one change of the row at a time

@@ -115,11 +115,11 @@ func (e *Escrow) moveCalled(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case p := <-e.funds.Calls():
-			e.funds.Heard(p)
+		case p := <-e.funds.Signals():
+			e.funds.Received(p)
 			if err := e.look(ctx, payer{p.Workspace, p.Hold}); err != nil && ctx.Err() == nil {
 				e.log.Debug("a slice was not moved; it is tried again", "err", err)
-				select { // what could not be given back is called again at once
+				select { // what could not be given back is signalled again at once
 				case <-ctx.Done():
 				case <-time.After(answerEvery):
 				}

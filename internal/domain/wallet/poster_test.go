@@ -157,7 +157,7 @@ func (b *process) proof() Proof {
 	return proof
 }
 
-// checkProof checks that the ledger proves, and that memory agrees with it.
+// checkProof checks that `ledger verify` passes, and that memory agrees with it.
 func (b *process) checkProof() {
 	b.t.Helper()
 	if proof := b.proof(); !proof.OK {

@@ -570,9 +570,9 @@ func (v *server) looks() {
 	if !v.up {
 		return
 	}
-	for range 1 + v.random.IntN(6) { // what cannot be moved is called again
+	for range 1 + v.random.IntN(6) { // what cannot be moved is signalled again
 		select {
-		case p := <-v.funds.Calls():
+		case p := <-v.funds.Signals():
 			_ = v.poster.Escrow.look(v.t.Context(), payer{p.Workspace, p.Hold})
 		default:
 			return

@@ -48,7 +48,8 @@ type TrySender interface {
 
 // TryWriter is a connection that can be written to without blocking.
 type TryWriter interface {
-	// TryWrite writes what fits into the socket's buffer, which may be nothing.
+	// TryWrite writes without blocking, as much of p as fits into the socket's buffer. It returns 0, nil when the
+	// buffer is full.
 	TryWrite(now time.Time, p []byte) (int, error)
 }
 

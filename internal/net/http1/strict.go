@@ -12,8 +12,8 @@ import (
 )
 
 // A strictConn is a connection on which net/http's server sees only requests that a requestChecker has found in order.
-// In place of the rest of any other head, the server reads a malformed one: it refuses that with 400 and closes. In
-// place of the rest of any other body it reads ErrMalformed, and the connection is of no further use.
+// When a head breaks the rules, the server reads malformed bytes instead of the rest: it answers 400 and closes. When a
+// body breaks them, it reads ErrMalformed instead of the rest, and the connection is of no further use.
 type strictConn struct {
 	net.Conn
 	pending []byte // bytes that were read already, which Read returns first
@@ -59,8 +59,8 @@ func (c *strictConn) Read(p []byte) (n int, err error) {
 	return good, nil
 }
 
-// readRefusal reads from the malformed head, if there is one. A context of the server's does not end by it, as by an
-// error: an earlier request of the connection may still run.
+// readRefusal reads from the malformed head, if there is one. An error instead would end the contexts of the connection,
+// and an earlier request may still run.
 func (c *strictConn) readRefusal(p []byte) (int, error) {
 	if c.refusal == "" {
 		return 0, c.err

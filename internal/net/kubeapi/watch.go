@@ -31,7 +31,7 @@ type Mirror struct {
 }
 
 // Mirror returns a mirror of the objects that are wanted. It is empty until it runs. Objects are not selected by a
-// label: whoever removes the label would hide them.
+// label: removing the label would hide them.
 func (c *Client) Mirror(k Kind, wanted func(Object) bool, changed func(Object), report func(error)) *Mirror {
 	return &Mirror{
 		client: c, kind: k, wanted: wanted, changed: changed, report: report, all: map[string]Object{},
@@ -39,8 +39,8 @@ func (c *Client) Mirror(k Kind, wanted func(Object) bool, changed func(Object), 
 	}
 }
 
-// Add adds an object that was just made, unless the mirror has it. Whoever has made it does not make it again before
-// the API server tells of it.
+// Add adds an object that was just made, unless the mirror has it, so that the caller does not make it again before the
+// watch reports it.
 func (m *Mirror) Add(o Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

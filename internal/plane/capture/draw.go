@@ -136,7 +136,7 @@ func EachDraw(list []byte) iter.Seq2[*Draw, error] {
 // or by Drawn, once. Then a number is missing in a source only while its request runs, or if the process was killed.
 //
 // A source is this process since its start. It ends earlier when the spool loses a record, which may have been a
-// draw's, and when this node's membership ends: after that a later source exists, and nobody waits for what is missing.
+// draw's, and when this node's membership ends. A later source then exists, so readers stop waiting for missing numbers.
 // While the spool could lose records, nothing is drawn.
 func (r *Recorder) Draw(of Split) Place {
 	days := r.settings.Of(of.Workspace).LogDays

@@ -91,7 +91,7 @@ func (r *Registry) Acquire(ctx context.Context, group, model string) (*Lease, er
 	return g.Acquire(ctx, model)
 }
 
-// retryAfter is when a caller should try again that no engine could serve.
+// retryAfter is the Retry-After of a request that no engine could serve.
 const retryAfter = 10 * time.Second
 
 func notServed() error {

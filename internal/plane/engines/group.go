@@ -44,7 +44,7 @@ type replica struct {
 	gone        bool      // the control plane has left it out
 }
 
-// A waiter is a request without a replica. Whoever removes it from the list sets its result and closes ready.
+// A waiter is a request without a replica. The code that removes it from the list sets its result and closes ready.
 type waiter struct {
 	ready   chan struct{}
 	replica *replica

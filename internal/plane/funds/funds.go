@@ -26,14 +26,14 @@ type Balance struct {
 
 // Funds holds every workspace's money. It is safe for concurrent use.
 type Funds struct {
-	// Ledger is locked while what is settled moves from memory to the ledger. Who reads both locks it for reading.
+	// Ledger is locked while settled amounts move from memory to the ledger. Code that reads both holds the read lock.
 	Ledger sync.RWMutex
 
 	seed      maphash.Seed
 	shards    [64]shard
 	allowance atomic.Pointer[Allowance]
 	source    Source     // of more money, when the wallets are shared with other servers; else nil
-	calls     chan Payer // that should be looked at: they are low, or have money to give back
+	signals   chan Payer // payers that are low, or have money to give back
 }
 
 type shard struct {
@@ -41,10 +41,10 @@ type shard struct {
 	accounts map[tenant.ID]*account
 }
 
-// A purse is money that requests hold and spend. What is free in it is credited − spent − unposted − held, and never
+// A balance is money that requests hold and spend. What is free in it is credited − spent − unposted − held, and never
 // below zero. Where wallets are shared with other servers, it is this server's slice: credited is what was taken for
 // it, and spent what was posted from it.
-type purse struct {
+type balance struct {
 	credited money.Nano // as the ledger says
 	spent    money.Nano // as the ledger says
 	unposted money.Nano // settled, but not yet in the ledger
@@ -52,19 +52,19 @@ type purse struct {
 	slice    slice
 }
 
-func (p *purse) free() money.Nano { return p.credited - p.spent - p.unposted - p.held }
+func (p *balance) free() money.Nano { return p.credited - p.spent - p.unposted - p.held }
 
 type account struct {
 	ws tenant.ID
 	mu sync.Mutex
-	purse
+	balance
 	named  map[string]*named
 	recent recent
 }
 
 // New returns Funds without any money.
 func New() *Funds {
-	f := &Funds{seed: maphash.MakeSeed(), calls: make(chan Payer, 4096)}
+	f := &Funds{seed: maphash.MakeSeed(), signals: make(chan Payer, 4096)}
 	f.allowance.Store(&Allowance{})
 	for i := range f.shards {
 		f.shards[i].accounts = map[tenant.ID]*account{}
@@ -119,7 +119,7 @@ func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nan
 	}
 	a.held += amount
 	if free -= amount; free < a.slice.low {
-		f.call(&a.slice, Payer{Workspace: ws})
+		f.signal(&a.slice, Payer{Workspace: ws})
 	}
 	a.slice.used = true
 	return Hold{funds: f, account: a, amount: amount}, free, true
@@ -137,7 +137,7 @@ func (h *Hold) Cover(cost money.Nano) money.Nano {
 	if h.ended {
 		return min(cost, h.amount)
 	}
-	from := h.purse()
+	from := h.balance()
 	if more := min(cost-h.amount, h.free()); more > 0 {
 		from.held += more
 		h.amount += more
@@ -145,12 +145,12 @@ func (h *Hold) Cover(cost money.Nano) money.Nano {
 	return min(cost, h.amount)
 }
 
-// purse returns where the hold is taken from. The account is locked.
-func (h *Hold) purse() *purse {
+// balance returns where the hold is taken from. The account is locked.
+func (h *Hold) balance() *balance {
 	if h.named != nil {
-		return &h.named.purse
+		return &h.named.balance
 	}
-	return &h.account.purse
+	return &h.account.balance
 }
 
 // free returns what is free there. The account is locked.
@@ -182,7 +182,7 @@ func (h *Hold) Settle(charged money.Nano, at clock.Time) {
 		a.held -= h.amount
 	}
 	a.recent.add(at, charged, 0)
-	if from := h.purse(); from.slice.scarce {
+	if from := h.balance(); from.slice.scarce {
 		h.funds.setAside(a, n)
 	}
 }

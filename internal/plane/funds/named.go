@@ -9,10 +9,10 @@ import (
 // once. Its money is part of what the wallet holds, so nothing else can spend it, and it never draws what is free in
 // the wallet.
 type named struct {
-	purse // credited is the hold's amount or, where wallets are shared, this server's slice of it
+	balance // credited is the hold's amount or, where wallets are shared, this server's slice of it
 
 	id    string
-	apart bool // the wallet's purse holds nothing for it: wallets are shared
+	apart bool // the wallet's balance holds nothing for it: wallets are shared
 	ended bool
 }
 
@@ -33,7 +33,7 @@ func (n *named) free() money.Nano {
 	if n.ended {
 		return 0
 	}
-	return n.purse.free()
+	return n.balance.free()
 }
 
 // left returns what is in the slice of a hold of a shared wallet.
@@ -74,7 +74,7 @@ func (f *Funds) Reserve(ws tenant.ID, id string, amount money.Nano) (free money.
 	if id == "" || amount <= 0 || amount > a.free() || a.named[id] != nil {
 		return a.free(), false
 	}
-	a.add(&named{id: id, purse: purse{credited: amount}})
+	a.add(&named{id: id, balance: balance{credited: amount}})
 	return a.free(), true
 }
 
@@ -108,7 +108,7 @@ func (f *Funds) HoldFrom(ws tenant.ID, id string, amount money.Nano) (hold Hold,
 	}
 	n.held += amount // it is held in the account already
 	if free -= amount; free < n.slice.low {
-		f.call(&n.slice, Payer{ws, id})
+		f.signal(&n.slice, Payer{ws, id})
 	}
 	n.slice.used = true
 	return Hold{funds: f, account: a, named: n, amount: amount}, free, true, true
@@ -160,7 +160,7 @@ func (a *account) put(one Named) {
 	case n != nil:
 		a.change(n, func() { n.spent, n.ended = one.Spent, n.ended || one.Ended })
 	case !one.Ended:
-		a.add(&named{id: one.ID, purse: purse{credited: one.Amount, spent: one.Spent}})
+		a.add(&named{id: one.ID, balance: balance{credited: one.Amount, spent: one.Spent}})
 	}
 }
 

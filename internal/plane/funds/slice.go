@@ -31,10 +31,10 @@ type Short struct {
 
 func (s *Short) Error() string { return "only $" + s.Free.String() + " are free" }
 
-// slice is what a purse has besides where wallets are shared with other servers.
+// slice is what a balance has besides where wallets are shared with other servers.
 type slice struct {
 	low       money.Nano // less than this free is worth a call
-	called    bool       // since the last grant
+	signalled bool       // since the last grant
 	used      bool       // since the last look
 	scarce    bool       // what becomes free goes back at once
 	returning money.Nano // not free any more: to be given back
@@ -46,48 +46,48 @@ func (f *Funds) Share(from Source) { f.source = from }
 // Source returns where to acquire more money, or nil.
 func (f *Funds) Source() Source { return f.source }
 
-// Calls returns the payers that should be looked at: they are low, or have money to give back.
-func (f *Funds) Calls() <-chan Payer { return f.calls }
+// Signals returns the payers that are low, or have money to give back.
+func (f *Funds) Signals() <-chan Payer { return f.signals }
 
-// call reports a payer, once until the next grant. It never blocks. The account is locked.
-func (f *Funds) call(s *slice, p Payer) {
-	if s.called {
+// signal sends a payer to Signals, once until Received or the next grant. It never blocks. The account is locked.
+func (f *Funds) signal(s *slice, p Payer) {
+	if s.signalled {
 		return
 	}
 	select {
-	case f.calls <- p:
-		s.called = true
+	case f.signals <- p:
+		s.signalled = true
 	default: // the next hold tries again
 	}
 }
 
-// Heard notes that a call was heard: what comes of it may fail, and is called again then.
-func (f *Funds) Heard(p Payer) {
-	f.with(p, func(_ *account, _ *named, from *purse) { from.slice.called = false })
+// Received notes that a signal was received. If handling it fails, the payer is signalled again.
+func (f *Funds) Received(p Payer) {
+	f.with(p, func(_ *account, _ *named, from *balance) { from.slice.signalled = false })
 }
 
-// setAside takes what is free out of a purse, to be given back. The account is locked.
+// setAside takes what is free out of a balance, to be given back. The account is locked.
 func (f *Funds) setAside(a *account, n *named) {
-	from, p := &a.purse, Payer{Workspace: a.ws}
+	from, p := &a.balance, Payer{Workspace: a.ws}
 	if n != nil {
-		from, p.Hold = &n.purse, n.id
+		from, p.Hold = &n.balance, n.id
 	}
 	if idle := from.free(); idle > 0 {
 		from.credited -= idle
 		from.slice.returning += idle
 	}
 	if from.slice.returning > 0 {
-		f.call(&from.slice, p)
+		f.signal(&from.slice, p)
 	}
 }
 
-// with calls do with the purse of a payer, which it adds, while the account is locked.
-func (f *Funds) with(p Payer, do func(*account, *named, *purse)) {
+// with calls do with the balance of a payer, which it adds, while the account is locked.
+func (f *Funds) with(p Payer, do func(*account, *named, *balance)) {
 	a := f.account(p.Workspace)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p.Hold == "" {
-		do(a, nil, &a.purse)
+		do(a, nil, &a.balance)
 		return
 	}
 	n := a.named[p.Hold]
@@ -95,7 +95,7 @@ func (f *Funds) with(p Payer, do func(*account, *named, *purse)) {
 		n = &named{id: p.Hold, apart: true}
 		a.add(n)
 	}
-	do(a, n, &n.purse)
+	do(a, n, &n.balance)
 	a.change(n, func() {})
 	if n.left() == 0 && n.held == 0 && n.unposted == 0 && !n.slice.scarce {
 		delete(a.named, p.Hold)
@@ -103,11 +103,11 @@ func (f *Funds) with(p Payer, do func(*account, *named, *purse)) {
 }
 
 // Grant adds an amount to a slice and, in the same moment, holds need of what is free then. Without enough for need it
-// holds nothing, and returns false. Less than low free is called low from now on.
+// holds nothing, and returns false. From then on the payer is low when less than low is free.
 func (f *Funds) Grant(p Payer, granted, need, low money.Nano) (hold Hold, ok bool) {
-	f.with(p, func(a *account, n *named, from *purse) {
+	f.with(p, func(a *account, n *named, from *balance) {
 		from.credited += granted
-		from.slice.low, from.slice.called, from.slice.used = low, false, true
+		from.slice.low, from.slice.signalled, from.slice.used = low, false, true
 		free := from.free()
 		if n != nil {
 			free = n.free()
@@ -125,7 +125,7 @@ func (f *Funds) Grant(p Payer, granted, need, low money.Nano) (hold Hold, ok boo
 
 // Return adds to a slice what could not be given back.
 func (f *Funds) Return(p Payer, amount money.Nano) {
-	f.with(p, func(a *account, n *named, from *purse) {
+	f.with(p, func(a *account, n *named, from *balance) {
 		from.credited += amount
 		if from.slice.scarce {
 			f.setAside(a, n)
@@ -145,20 +145,20 @@ func (f *Funds) Take(p Payer, amount money.Nano) (hold Hold, ok bool) {
 
 // HeldOf returns what requests of this server hold of a payer.
 func (f *Funds) HeldOf(p Payer) (held money.Nano) {
-	f.with(p, func(_ *account, _ *named, from *purse) { held = from.held })
+	f.with(p, func(_ *account, _ *named, from *balance) { held = from.held })
 	return held
 }
 
 // Unposted returns what was settled of a payer and is not posted.
 func (f *Funds) Unposted(p Payer) (unposted money.Nano) {
-	f.with(p, func(_ *account, _ *named, from *purse) { unposted = from.unposted })
+	f.with(p, func(_ *account, _ *named, from *balance) { unposted = from.unposted })
 	return unposted
 }
 
 // Withdraw takes out of a slice what is free beyond an amount, and what waits to be given back.
 func (f *Funds) Withdraw(p Payer, keep money.Nano) (taken money.Nano) {
-	f.with(p, func(_ *account, _ *named, from *purse) {
-		taken, from.slice.returning, from.slice.called = from.slice.returning, 0, false
+	f.with(p, func(_ *account, _ *named, from *balance) {
+		taken, from.slice.returning, from.slice.signalled = from.slice.returning, 0, false
 		if idle := from.free() - keep; idle > 0 {
 			from.credited -= idle
 			taken += idle
@@ -169,7 +169,7 @@ func (f *Funds) Withdraw(p Payer, keep money.Nano) (taken money.Nano) {
 
 // SetScarce says whether what becomes free of a slice goes back at once, so that no server keeps what another needs.
 func (f *Funds) SetScarce(p Payer, scarce bool) {
-	f.with(p, func(a *account, n *named, from *purse) {
+	f.with(p, func(a *account, n *named, from *balance) {
 		if from.slice.scarce = scarce || n != nil && n.ended; from.slice.scarce {
 			from.slice.low = 0
 			f.setAside(a, n)
@@ -191,7 +191,7 @@ type Slice struct {
 
 // Look returns what this server has of a payer.
 func (f *Funds) Look(p Payer) (s Slice) {
-	f.with(p, func(_ *account, _ *named, from *purse) {
+	f.with(p, func(_ *account, _ *named, from *balance) {
 		s = Slice{
 			Amount: from.credited - from.spent + from.slice.returning, Free: from.free(), Held: from.held,
 			Unposted: from.unposted, Idle: from.slice.returning, Low: from.free() < from.slice.low,
@@ -203,7 +203,7 @@ func (f *Funds) Look(p Payer) (s Slice) {
 
 // Unused begins to note anew whether a slice is used.
 func (f *Funds) Unused(p Payer) {
-	f.with(p, func(_ *account, _ *named, from *purse) { from.slice.used = false })
+	f.with(p, func(_ *account, _ *named, from *balance) { from.slice.used = false })
 }
 
 // Shared returns what this server holds of a shared wallet, and what it has settled of it and not posted: of the
@@ -226,7 +226,7 @@ func (f *Funds) Shared(ws tenant.ID) (held, unposted, named money.Nano) {
 
 // Reload makes a slice what the ledger says it is.
 func (f *Funds) Reload(p Payer, amount money.Nano) {
-	f.with(p, func(_ *account, _ *named, from *purse) {
+	f.with(p, func(_ *account, _ *named, from *balance) {
 		from.credited, from.slice.returning = amount+from.spent, 0
 	})
 }

@@ -133,8 +133,8 @@ func (s *S3) putParts(ctx context.Context, key string, f File, body io.Reader) (
 	return nil
 }
 
-// exact reads a file, and returns its last bytes only when all of them are those of its name: whoever sends what it
-// reads breaks off before the end of a wrong file, whatever the receiver compares.
+// exact verifies a file while it is read. It withholds the last bytes until the digest matches, so a wrong file is never
+// sent completely, even to a receiver that does not verify it.
 type exact struct {
 	from io.Reader
 	sum  hash.Hash

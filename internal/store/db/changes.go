@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A changeDetector detects writes to an embedded database. PRAGMA data_version counts the commits that other
-// epoch made, so the detector has a connection of its own, which makes none.
+// A changeDetector detects writes to an embedded database. PRAGMA data_version counts the commits of all other
+// connections. So the detector has a connection of its own, which never commits.
 type changeDetector struct {
 	mu     sync.Mutex
 	conn   *sql.Conn

@@ -29,8 +29,8 @@ type New struct {
 	Estimate money.Nano
 }
 
-// topic is signalled when a transaction that queues, cancels or ends a job has committed. It wakes the runners, and who
-// waits for a job.
+// topic is signalled when a transaction that queues, cancels or ends a job has committed. It wakes the runners and the
+// callers of Wait.
 const topic = "jobs"
 
 // Queue adds a job in the transaction that creates what the job is for: neither exists without the other. The commit

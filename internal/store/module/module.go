@@ -53,8 +53,8 @@ type Loop struct {
 	Name string
 	Run  func(context.Context)
 	// Once is set for a loop that one node runs for all. It is called when this node comes to do that work, and its
-	// context ends when it no longer does; then it may be called again. Two nodes may overlap for a moment, so what it
-	// writes is written once whoever writes it.
+	// context ends when it no longer does; then it may be called again. Two nodes may overlap for a moment, so its
+	// writes must be idempotent.
 	Once bool
 	// CallsModels is set for a loop that sends requests to models. It ends before the loops that record what they cost.
 	CallsModels bool

@@ -181,7 +181,7 @@ func over(o kubeapi.Object) (ended bool, why string) {
 	return false, ""
 }
 
-// keepIdle is how long a Job may go on that is not needed: its worker ends by itself, and says goodbye.
+// keepIdle is how long a Job that is not needed may go on. Its worker usually ends by itself and reports it.
 const keepIdle = 30 * time.Second
 
 // pass makes the Jobs those of the runs.

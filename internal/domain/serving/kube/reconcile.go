@@ -19,7 +19,8 @@ import (
 	"sovereign/internal/net/kubeapi"
 )
 
-// passEvery is the least time between two passes. Whoever else changes the same fields is not chased faster.
+// passEvery is the least time between two passes. It bounds the rate of updates when another controller changes the
+// same fields.
 const passEvery = 100 * time.Millisecond
 
 // lookAgain is after which time all names are looked at, though nothing was heard of them.
@@ -279,7 +280,7 @@ func (b *Backend) count(st *state, lives []*life) {
 	for _, l := range lives {
 		uid := l.object.Meta.UID
 		there[uid] = true
-		st.births = max(st.births, birth(l.object.Meta.Name))
+		st.births = max(st.births, podNumber(l.object.Meta.Name))
 		slot := st.slots[l.slot]
 		if slot == nil {
 			slot = &slotState{}
@@ -297,8 +298,8 @@ func (b *Backend) count(st *state, lives []*life) {
 	maps.DeleteFunc(st.counted, func(uid string, _ bool) bool { return !there[uid] })
 }
 
-// birth is the number at the end of a pod's name.
-func birth(pod string) int {
+// podNumber is the number at the end of a pod's name.
+func podNumber(pod string) int {
 	n, _ := strconv.Atoi(pod[strings.LastIndexByte(pod, '-')+1:]) // 0 for a pod that is not ours
 	return n
 }

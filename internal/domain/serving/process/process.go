@@ -50,7 +50,7 @@ type Backend struct {
 	said      sync.Map // what was said in the log, once
 
 	done         chan struct{}
-	until, ender *os.File // a pipe whose end wakes those who wait for processes
+	until, ender *os.File // a pipe whose end wakes the goroutines that wait for processes
 	work         sync.WaitGroup
 
 	mu          sync.Mutex

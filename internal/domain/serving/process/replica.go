@@ -32,9 +32,9 @@ type replica struct {
 	gone  chan struct{} // closed when its process has ended
 }
 
-// gate lets an engine begin when its record is written: a line on its input says so. If the server is killed before,
-// the input ends, and nothing is left.
-const gate = `read -r go && exec "$@" </dev/null`
+// waitForRecord is a shell script that starts an engine when a line comes on its input: its record is written then. If
+// the server is killed before, the input ends, and no process is left.
+const waitForRecord = `read -r go && exec "$@" </dev/null`
 
 // passed are the variables of the server that engines get. All others, and the server's secrets with them, they do not.
 var passed = []string{
@@ -100,7 +100,7 @@ func (b *Backend) fork(r *replica, engine *serving.Engine, launch serving.Launch
 	}
 	defer func() { _, _ = in.Close(), begin.Close() }()
 	started, err := b.begin(r, engine.Memory, func() *exec.Cmd {
-		c := exec.Command("/bin/sh", append([]string{"-c", gate, "sh"}, launch.Args...)...) //nolint:gosec,noctx // it outlives us
+		c := exec.Command("/bin/sh", append([]string{"-c", waitForRecord, "sh"}, launch.Args...)...) //nolint:gosec,noctx // it outlives us
 		c.Stdin, c.Stdout, c.Stderr, c.Dir, c.Env = in, out, out, work, environ(r, launch.Env)
 		return c
 	})
@@ -110,7 +110,7 @@ func (b *Backend) fork(r *replica, engine *serving.Engine, launch serving.Launch
 	r.PID = started.Pid
 	_ = started.Release() // its end is awaited by its pidfd
 	if err := r.admit(begin); err != nil {
-		_ = begin.Close() // it ends at its gate
+		_ = begin.Close() // it ends without a record
 		_, _ = unix.Wait4(r.PID, nil, 0, nil)
 		endCgroup(r.Cgroup)
 		return err
@@ -118,7 +118,7 @@ func (b *Backend) fork(r *replica, engine *serving.Engine, launch serving.Launch
 	return nil
 }
 
-// admit records a process that waits at its gate, and lets it begin.
+// admit records a process that waits for its record, and lets it begin.
 func (r *replica) admit(begin *os.File) error {
 	now, err := statOf(r.PID)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // A Plan is which models may run.
 type Plan struct {
 	Alias  string      // that was resolved; empty for none
-	Arm    live.Arm    // that was drawn of the alias's split; empty without a split
+	Arm    live.Arm    // that was chosen of the alias's split; empty without a split
 	Gate   *live.Gate  // that watches the split; nil without one
 	Absent string      // the model that was to answer and cannot be called, which Order replaces; empty for none
 	Order  []Candidate // the models to attempt, in order; never empty
@@ -145,8 +145,8 @@ func (r *Resolver) addFallbacks(p *Plan, q *request.Request, fallbacks []string)
 	return nil
 }
 
-// split draws an arm of an alias with a canary, and returns its model. The hold must cover the other model too. The arm
-// stands, whether or not its model can be called: a gate counts what becomes of the requests of each arm.
+// split chooses an arm of an alias with a canary at random, and returns its model. The hold must cover the other model
+// too. The arm stands, whether or not its model can be called: a gate counts what becomes of the requests of each arm.
 func (r *Resolver) split(p *Plan, ws tenant.ID, alias *live.Alias) (drawn string) {
 	p.Arm, p.Gate = alias.Pick(r.Random()), alias.Gate
 	if other, err := r.candidate(ws, alias.Model(p.Arm.Other())); err == nil {
